@@ -1,0 +1,1 @@
+"""The internet-connected side: registry -> plan -> fill -> seal -> medium."""

@@ -1,0 +1,1 @@
+"""The isolated side: medium -> verify -> deliver."""

@@ -1,0 +1,1 @@
+"""Where verified images go: one file per kind of target."""

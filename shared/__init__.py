@@ -1,0 +1,1 @@
+"""What both sides need: value types, errors, registries, engines, signatures, files."""

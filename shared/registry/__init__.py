@@ -1,0 +1,1 @@
+"""Talking to OCI and Docker registries: transport, authorization, reading, pushing."""

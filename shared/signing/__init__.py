@@ -1,0 +1,1 @@
+"""OpenSSH keys, SSHSIG signatures and allowed_signers files."""

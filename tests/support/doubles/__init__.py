@@ -1,0 +1,1 @@
+"""Test doubles that misbehave on request, and starters for real services."""
