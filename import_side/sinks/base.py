@@ -33,7 +33,7 @@ class BlobSource(Protocol):
         A memoryview is valid until the next one is asked for.
 
         Raises:
-            BlockDamaged, BlobDamaged, BundleFileWrongSize, ReadFailed: While iterating; the stream is then not complete.
+            BlockDamaged, BlobDamaged, BundleFileWrongSize, ReadFailed: While iterating; the stream is incomplete.
         """
         ...
 
