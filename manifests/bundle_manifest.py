@@ -19,12 +19,14 @@ VERSION = 1
 FILE_NAME = "bundle.json"
 IMAGES_ARTIFACT = "images.tar"
 
-BUNDLE_ID_PATTERN = r"^[a-z0-9][a-z0-9.-]{0,62}[a-z0-9]$"
-DESTINATION_PATTERN = r"^[a-z0-9-]{1,24}$"
-FILE_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}(/[A-Za-z0-9][A-Za-z0-9._-]{0,199})?$"
+# Python's `$` also matches before a newline at the end, JSON Schema's does not: `(?!\n)` makes them agree.
+_END = r"$(?!\n)"
+BUNDLE_ID_PATTERN = r"^[a-z0-9][a-z0-9.-]{0,62}[a-z0-9]" + _END
+DESTINATION_PATTERN = r"^[a-z0-9-]{1,24}" + _END
+FILE_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}(/[A-Za-z0-9][A-Za-z0-9._-]{0,199})?" + _END
 
 Size = Annotated[int, Meta(ge=0, le=1 << 50)]
-DigestText = Annotated[str, Meta(pattern=r"^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$")]
+DigestText = Annotated[str, Meta(pattern=r"^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})" + _END)]
 FileName = Annotated[str, Meta(pattern=FILE_NAME_PATTERN)]
 BundleId = Annotated[str, Meta(pattern=BUNDLE_ID_PATTERN)]
 ReferenceText = Annotated[str, Meta(min_length=1, max_length=600)]
@@ -142,11 +144,11 @@ class BundleManifest(_Entry, frozen=True, kw_only=True):
     format: Literal["transload-bundle"] = FORMAT
     version: int = VERSION
     bundle_id: BundleId
-    exporter: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
+    exporter: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}" + _END)]
     destination: Annotated[str, Meta(pattern=DESTINATION_PATTERN)]
     sequence: Annotated[int, Meta(ge=1, le=999_999_999)]
     previous: BundleId | None
-    created: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
+    created: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z" + _END)]
     tool: ShortText
     images: Annotated[tuple[ImageEntry, ...], Meta(max_length=limits.MAX_BUNDLE_ENTRIES)]
     blobs: Annotated[tuple[BlobEntry, ...], Meta(max_length=limits.MAX_BUNDLE_ENTRIES)]
