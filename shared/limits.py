@@ -81,6 +81,12 @@ MAX_RETRY_AFTER_SECONDS = 120.0
 
 # --- files of the operator ---
 MAX_STATE_BYTES = 64 * MIB
+MAX_YAML_DEPTH = 32
+"""Our own files nest 6 deep."""
+
+MAX_YAML_NODES = 4_000_000
+"""Values in one file: about 20 an image, 200,000 images."""
+
 MAX_IMAGE_LIST_BYTES = 4 * MIB
 MAX_KEY_FILE_BYTES = 64 * KIB
 MAX_TRUST_FILE_BYTES = 4 * MIB
@@ -93,6 +99,12 @@ MAX_ZSTD_WINDOW_BYTES = 128 * MIB
 
 MAX_DECOMPRESSION_RATIO = 1_200
 """gzip reaches 1,032:1 at best; zstd of zeros far more, which no real layer does."""
+
+DECOMPRESSION_ALLOWANCE_BYTES = 64 * MIB
+"""What a layer may decompress to whatever the ratio: a small layer may well hold one sparse file."""
+
+ZSTD_INPUT_BYTES = 1 * KIB
+"""Given to the zstd decoder at once: it has no output limit, and 4 bytes can stand for 128 KiB, so 32 MiB at most."""
 
 COPY_BUFFER_BYTES = 1 * MIB
 """One read from a socket or a file."""
