@@ -1,0 +1,108 @@
+"""What a person or a program reads: results on standard output, words on standard error.
+
+Names from registries and bundles are outside text: control and formatting characters in them are shown as escapes,
+so that no image can move the cursor, hide a line or colour a warning away.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+_COLUMN_GAP = "  "
+_WIDEST_TABLE = 100_000
+
+
+def printable(text: str, *, keep_newlines: bool = False) -> str:
+    """Text with everything that is not a visible character written as a backslash escape."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or (keep_newlines and char == "\n") else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table on standard output: drawn on a terminal, aligned plain columns in a pipe or file.
+
+    A cell is never wrapped or cut, so that references and digests can be copied out of it.
+
+    Args:
+        columns: The headings.
+        rows: As many cells each as there are columns. None is an empty cell; integers are right-aligned.
+    """
+    cells = [[printable("" if cell is None else str(cell)) for cell in row] for row in rows]
+    is_number = [
+        bool(rows) and all(isinstance(row[i], int) or row[i] is None for row in rows) for i in range(len(columns))
+    ]
+    if sys.stdout.isatty():
+        _draw(columns, cells, is_number)
+        return
+    widths = [max(len(line[i]) for line in (columns, *cells)) for i in range(len(columns))]
+    for line in (columns, *cells):
+        padded = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, is_number, strict=True)
+        )
+        click.echo(_COLUMN_GAP.join(padded).rstrip())
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document on standard output: ASCII, sorted keys, two spaces of indentation.
+
+    Args:
+        value: Plain data, msgspec structs or dataclasses; paths, digests and the like become text.
+    """
+    import msgspec  # noqa: PLC0415 - `--help` need not pay for it
+
+    plain = msgspec.to_builtins(value, enc_hook=str)
+    click.echo(json.dumps(plain, indent=2, sort_keys=True))
+
+
+def print_text(text: str) -> None:
+    """Print a line of the result on standard output."""
+    click.echo(printable(text, keep_newlines=True))
+
+
+def say(text: str) -> None:
+    """One line for a person on standard error; silent with --quiet."""
+    if not _is_quiet():
+        click.echo(printable(text, keep_newlines=True), err=True)
+
+
+def warn(text: str) -> None:
+    """A warning on standard error, even with --quiet."""
+    click.echo(f"transload: warning: {printable(text, keep_newlines=True)}", err=True)
+
+
+def show_path(path: Path) -> str:
+    """A path as messages show it."""
+    return printable(str(path))
+
+
+def _draw(columns: Sequence[str], cells: Sequence[Sequence[str]], is_number: Sequence[bool]) -> None:
+    from rich import box  # noqa: PLC0415 - 60 ms that a pipe need not pay
+    from rich.console import Console  # noqa: PLC0415
+    from rich.measure import Measurement  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415 - cells are text, never rich's markup
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for name, right in zip(columns, is_number, strict=True):
+        table.add_column(name, no_wrap=True, justify="right" if right else "left")
+    for line in cells:
+        table.add_row(*(Text(cell) for cell in line))
+    console = Console()
+    options = console.options.update(width=_WIDEST_TABLE)
+    console.width = max(console.width, Measurement.get(console, options, table).maximum)
+    console.print(table)
+
+
+def _is_quiet() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(getattr(context.find_root().obj, "quiet", False))
