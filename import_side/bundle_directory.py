@@ -151,7 +151,7 @@ class BundleDirectory:
         """
         with self._opened(name) as descriptor:
             parts: list[bytes] = []
-        offset = 0
+            offset = 0
             while offset <= most_bytes:
                 try:
                     part = os.pread(descriptor, min(most_bytes + 1 - offset, limits.COPY_BUFFER_BYTES), offset)
