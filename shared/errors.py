@@ -421,6 +421,13 @@ class TrustFileUnusable(TransloadError):
     reference = "trust-file-unusable"
 
 
+class BundleIdReused(TransloadError):
+    """Another bundle of the same id, with other content, was seen before: one of the two is not what it says."""
+
+    exit_code = 79
+    reference = "bundle-id-reused"
+
+
 # --- 80-89: delivery ----------------------------------------------------------------------------------------
 
 
