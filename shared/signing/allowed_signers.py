@@ -1,8 +1,9 @@
 """The trust file: OpenSSH's allowed_signers (ssh-keygen(1), "ALLOWED SIGNERS"), read as ssh-keygen reads it.
 
-Stricter in three things. One line that cannot be understood makes the whole file unusable, so that a typing error never
-silently trusts less or more than was meant. A line counts only if it names the namespace: without `namespaces=` it may be
-somebody's git key. Lines for our namespace with a certificate authority or an unsupported type of key are refused by name.
+Stricter in three things. One line that cannot be understood makes the whole file unusable, so that a typing error
+never silently trusts less or more than was meant. A line counts only if it names the namespace: without `namespaces=`
+it may be somebody's git key. Lines for our namespace with a certificate authority or an unsupported type of key are
+refused by name.
 """
 
 from __future__ import annotations
@@ -140,7 +141,8 @@ class AllowedSigners:
                 return signer if signer is not None else line.principals
             late.append(f"line {line.number}: {reason}")
         raise SignerOutOfTime(
-            f"The key {key.fingerprint} is in {self.where} but not valid at {at:%Y-%m-%d %H:%M:%S %Z} ({'; '.join(late)}).",
+            f"The key {key.fingerprint} is in {self.where} but not valid at {at:%Y-%m-%d %H:%M:%S %Z} "
+            f"({'; '.join(late)}).",
             hint="Check this machine's clock; --verify-time judges by another time.",
             fingerprint=key.fingerprint, trust_file=self.where,
         )  # fmt: skip
@@ -172,7 +174,7 @@ def _parse_line(content: str, number: int, where: str) -> SignerLine:
     rest = content[match.end() :]
     try:
         options, key_text = SignerOptions.take(rest)
-        key_type, blob, _ = split_line(key_text)
+        _, blob, _ = split_line(key_text)
     except (OptionError, KeyMalformed) as error:
         raise unusable(str(error)) from error
     is_ours = options.admits_namespace(NAMESPACE)

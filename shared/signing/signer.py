@@ -19,7 +19,7 @@ from transload.shared.signing.sshsig import NAMESPACE, SshSignature, sign
 
 Signer: TypeAlias = Callable[[bytes], bytes]
 
-PASSPHRASE_FILE_VARIABLE = "TRANSLOAD_KEY_PASSPHRASE_FILE"
+PASSPHRASE_FILE_VARIABLE = "TRANSLOAD_KEY_PASSPHRASE_FILE"  # noqa: S105 - a name
 AGENT_TIMEOUT_SECONDS = 300.0
 """An agent may ask a person to confirm, or to touch a token; after this long nobody is there."""
 
@@ -86,7 +86,7 @@ def _ssh_keygen_sign(path: Path, message: bytes) -> bytes:
         said = result.stderr.decode("utf-8", "replace").strip().splitlines()[-3:]
         raise KeyUnusable(
             f"ssh-keygen did not sign with {path}: {' / '.join(said)[:500]}.",
-            hint="Is the private half in the agent? `ssh-add -l` lists it, `ssh-add FILE` adds it, SSH_AUTH_SOCK names it.",
+            hint="Is the private half in the agent of SSH_AUTH_SOCK? `ssh-add -l` lists, `ssh-add FILE` adds it.",
         )
     return result.stdout
 

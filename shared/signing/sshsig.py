@@ -1,7 +1,7 @@
 """SSHSIG, the signature files of `ssh-keygen -Y sign`: made and checked (OpenSSH's PROTOCOL.sshsig).
 
-Stricter than ssh-keygen: version 1 only, nothing in the reserved field, and armouring the parsed signature again must give
-the same bytes. ssh-keygen accepts a signature file after some changes of single bits; here there is one form.
+Stricter than ssh-keygen: version 1 only, nothing in the reserved field, and armouring the parsed signature again must
+give the same bytes. ssh-keygen accepts a signature file after some changes of single bits; here there is one form.
 """
 
 from __future__ import annotations
@@ -91,8 +91,9 @@ class SshSignature:
         return cls(PublicKey.from_blob(key_blob), namespace, hash_algorithm, signature)
 
     def verify(self, message: bytes, namespace: str = NAMESPACE) -> None:
-        """Check that this is a signature of `message`, for `namespace`, by `public_key`. Whether that key is trusted
-        is not asked here: see `allowed_signers`.
+        """Check that this is a signature of `message`, for `namespace`, by `public_key`.
+
+        Whether that key is trusted is not asked here: see `allowed_signers`.
 
         Args:
             message: What must have been signed.
