@@ -44,7 +44,7 @@ def mark(context: CommandContext, bundle: str, status: str, output_path: Path | 
             path=str(path),
         )
     with StateFile.open(path, ExportState, ExportState.fresh) as file:
-        before = file.state.mark(bundle_id, cast(Literal["acknowledged", "lost"], status))
+        before = file.state.mark(bundle_id, cast("Literal['acknowledged', 'lost']", status))
         file.save(force=True)
     if as_json:
         print_json({"bundle": bundle_id, "status": status, "previous_status": before})

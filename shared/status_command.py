@@ -94,7 +94,7 @@ def load_report(path: Path) -> StatusReport:
     if side not in REPORTS:
         raise StateUnreadable(f"{path} has the side {side!r}; export or import is expected.", path=str(path))
     module, _, function = REPORTS[side].partition(":")
-    make = cast(Callable[[Path], StatusReport], getattr(importlib.import_module(module), function))
+    make = cast("Callable[[Path], StatusReport]", getattr(importlib.import_module(module), function))
     return make(path)
 
 
