@@ -54,7 +54,7 @@ COMMANDS = {
         "Take images from a registry and seal them into a signed bundle.",
     ),
     "copy": CommandEntry(
-        _EXPORT, "transload.export_side.cli", "copy",
+        _EXPORT, "transload.export_side.copy_command", "copy",
         "Copy a bundle to a medium, read it back and compare.",
     ),
     "mark": CommandEntry(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -18,7 +19,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _WAIT_SECONDS = 0.5
-"""How long a stopped run waits for its threads before it goes on without them."""
+"""How long a stopped run waits for all its threads together before it goes on without them."""
 
 
 class Stopped(Exception):
@@ -126,5 +127,6 @@ def run_parallel(
     finally:
         if remaining:
             stop.request()
+        deadline = time.monotonic() + _WAIT_SECONDS
         for thread in threads:
-            thread.join(_WAIT_SECONDS if remaining else None)
+            thread.join(max(deadline - time.monotonic(), 0) if remaining else None)
