@@ -79,6 +79,28 @@ READ_TIMEOUT_SECONDS = 60.0
 MAX_RETRY_AFTER_SECONDS = 120.0
 """A server that wants a longer wait ends the run, resumable, instead of hanging it."""
 
+MAX_REQUEST_ATTEMPTS = 6
+"""One request, while it is answered with 429 or 5xx or its connection breaks: waits of 0.5 to 8 s, 16 s in all."""
+
+FIRST_RETRY_WAIT_SECONDS = 0.5
+
+MAX_RESUMES_WITHOUT_PROGRESS = 5
+"""Broken connections of one blob in a row that brought less than `MIN_PROGRESS_BYTES`."""
+
+MIN_PROGRESS_BYTES = 256 * KIB
+
+MAX_UPLOAD_ATTEMPTS = 4
+"""Of one blob, each from its beginning."""
+
+MAX_REJECTED_TOKENS = 2
+"""Fresh tokens that a registry may reject for one request before the login counts as refused."""
+
+DEFAULT_TOKEN_LIFETIME_SECONDS = 60
+"""Where the token server does not say (distribution, token authentication)."""
+
+CONNECTIONS_PER_HOST = 32
+"""Kept open for reuse; more than any sensible --jobs."""
+
 # --- files of the operator ---
 MAX_STATE_BYTES = 64 * MIB
 MAX_YAML_DEPTH = 32
