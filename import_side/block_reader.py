@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from transload.import_side.bundle_directory import BundleDirectory
+from transload.manifests.block_digests import BlockDigests
 from transload.manifests.bundle_manifest import ArtifactEntry
 from transload.manifests.chunks import ChunkPlan
 from transload.shared.errors import BlockDamaged, BundleFileWrongSize
@@ -43,15 +44,14 @@ class BlockReader:
 
     Args:
         directory: The bundle's folder.
-        artifact: Its entry in bundle.json.
         digests: The SHA-256 of every block, from the verified blocks file.
     """
 
-    def __init__(self, directory: BundleDirectory, artifact: ArtifactEntry, digests: Sequence[bytes]) -> None:
-        self.artifact = artifact
+    def __init__(self, directory: BundleDirectory, digests: BlockDigests) -> None:
+        self.artifact: ArtifactEntry = digests.artifact
         self._directory = directory
         self._digests = digests
-        self._plan = ChunkPlan.of_artifact(artifact)
+        self._plan = ChunkPlan.of_artifact(digests.artifact)
         self._lock = threading.Lock()
         self._spare_buffers: list[bytearray] = []
         self._recent: OrderedDict[int, bytes] = OrderedDict()

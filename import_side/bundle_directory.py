@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fnmatch
 import os
 import stat
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from transload.manifests import checksums_file
+from transload.manifests.file_checks import COPY_AGAIN, is_litter
 from transload.shared import limits
 from transload.shared.console import printable
 from transload.shared.errors import (
@@ -29,14 +29,7 @@ from transload.shared.errors import (
     TransloadError,
 )
 
-LITTER = (
-    ".DS_Store", "._*", ".Spotlight-V100", ".Trashes", ".fseventsd", ".TemporaryItems", ".Trash-*", ".directory",
-    "Thumbs.db", "ehthumbs.db", "desktop.ini", "System Volume Information", "$RECYCLE.BIN", "RECYCLER", "lost+found",
-)  # fmt: skip
-"""What operating systems leave on media: named in a note, never opened."""
-
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-_COPY_AGAIN = "Copy the bundle again from where it was exported, or from another copy of it."
 
 
 @dataclass(slots=True)
@@ -44,16 +37,15 @@ class Listing:
     """What lies in a bundle's folder.
 
     Attributes:
-        files: Size in bytes of every regular file but signatures, by name; a stray folder is `name/`.
+        files: Size in bytes of every regular file but signatures, by name; a stray folder is `name/`, and litter
+            that operating systems leave is here by name too, whatever it is.
         signatures: Names of the signature files.
         irregular: Names of links, devices, pipes and sockets, with what they are.
-        litter: Names that operating systems leave behind.
     """
 
     files: dict[str, int] = field(default_factory=dict)
     signatures: list[str] = field(default_factory=list)
     irregular: dict[str, str] = field(default_factory=dict)
-    litter: list[str] = field(default_factory=list)
 
 
 class BundleDirectory:
@@ -96,7 +88,7 @@ class BundleDirectory:
         budget = limits.MAX_BUNDLE_DIRECTORY_ENTRIES
         for name, kind, size in self._entries(self._descriptor, ""):
             budget -= 1
-            if stat.S_ISDIR(kind) and not _is_litter(name):
+            if stat.S_ISDIR(kind) and not is_litter(name):
                 budget -= self._list_folder(name, listing, budget)
             else:
                 _sort_in(listing, name, kind, size)
@@ -117,7 +109,7 @@ class BundleDirectory:
                 if count > budget:
                     break
                 full_name = f"{name}/{inner}"
-                if stat.S_ISDIR(kind) and not _is_litter(inner):
+                if stat.S_ISDIR(kind) and not is_litter(inner):
                     listing.files[f"{full_name}/"] = 0
                 else:
                     _sort_in(listing, full_name, kind, size)
@@ -163,7 +155,7 @@ class BundleDirectory:
                 offset += len(part)
         raise BundleFileWrongSize(
             f"{name} is larger than the {most_bytes:,} bytes that a file of its kind may have.",
-            hint=_COPY_AGAIN,
+            hint=COPY_AGAIN,
             file=name,
         )
 
@@ -211,7 +203,7 @@ class BundleDirectory:
         match error.errno:
             case errno.ENOENT | errno.ENOTDIR:
                 return BundleFileMissing(
-                    f"{name} is missing from the bundle in {self.folder}.", hint=_COPY_AGAIN, file=name
+                    f"{name} is missing from the bundle in {self.folder}.", hint=COPY_AGAIN, file=name
                 )
             case errno.ELOOP | errno.EMLINK:
                 return irregular_file(name, "a symbolic link")
@@ -247,7 +239,7 @@ class BundleDirectory:
         if listing.signatures:
             raise BundleFileMissing(
                 f"{checksums_file.FILE_NAME} is missing from the bundle in {self.folder}.",
-                hint=_COPY_AGAIN,
+                hint=COPY_AGAIN,
                 file=checksums_file.FILE_NAME,
             )
         if has_sums:
@@ -285,18 +277,14 @@ def irregular_file(name: str, kind: str) -> MalformedBundle:
 
 def _sort_in(listing: Listing, name: str, kind: int, size: int) -> None:
     last = name.rpartition("/")[2]
-    if _is_litter(last):
-        listing.litter.append(name)
+    if is_litter(last):
+        listing.files[name] = size
     elif not stat.S_ISREG(kind):
         listing.irregular[name] = _kind(kind)
     elif checksums_file.is_signature_name(name):
         listing.signatures.append(name)
     else:
         listing.files[name] = size
-
-
-def _is_litter(name: str) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in LITTER)
 
 
 def _kind(mode: int) -> str:

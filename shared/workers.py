@@ -75,6 +75,14 @@ class Outcome(Generic[Item, Result]):
     error: TransloadError | None
 
 
+def attempt(item: Item, work: Callable[[Item], Result]) -> Outcome[Item, Result]:
+    """Do the work for one item, here; a `TransloadError` becomes its outcome."""
+    try:
+        return Outcome(item, work(item), None)
+    except TransloadError as error:
+        return Outcome(item, None, error)
+
+
 def run_parallel(
     items: Iterable[Item], work: Callable[[Item], Result], *, jobs: int, stop: Stop
 ) -> Iterator[Outcome[Item, Result]]:

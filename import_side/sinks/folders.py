@@ -1,0 +1,47 @@
+"""What the sinks that write to a folder share: making it, and asking for its space before the first byte."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from transload.shared.atomic_files import reporting_write_errors
+from transload.shared.errors import NotEnoughSpace, WriteFailed
+from transload.shared.sizes import format_size
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder if it is missing, and see that files can be made in it.
+
+    Raises:
+        WriteFailed, PathMissing, AlreadyExists, NotEnoughSpace: What the operating system said.
+    """
+    with reporting_write_errors(folder):
+        if not folder.is_dir():
+            folder.mkdir(mode=0o755, parents=True)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise WriteFailed(
+            f"{folder} cannot be written to.",
+            hint="Choose another folder, or run as a user who may write there.",
+            path=str(folder),
+        )
+
+
+def require_space(folder: Path, needed_bytes: int) -> None:
+    """Compare what is to be written with what the file system has left.
+
+    Raises:
+        NotEnoughSpace: The facts have both numbers.
+        WriteFailed: The file system does not answer.
+    """
+    with reporting_write_errors(folder):
+        found = os.statvfs(folder)
+    available = found.f_bavail * found.f_frsize
+    if needed_bytes > available:
+        raise NotEnoughSpace(
+            f"{folder} has {format_size(available)} left, but {format_size(needed_bytes)} are to be written.",
+            hint="Free some space, choose another folder, or deliver fewer images with --image.",
+            path=str(folder),
+            needed_bytes=needed_bytes,
+            available_bytes=available,
+        )
