@@ -224,10 +224,12 @@ def mib(size_bytes: int) -> str:
 def test_the_limits_are_the_codes() -> None:
     said = dict(limit_rows())
     assert said == {
-        "SHA256SUMS": f"{mib(limits.MAX_CHECKSUMS_BYTES)}",
+        "SHA256SUMS": mib(limits.MAX_CHECKSUMS_BYTES),
         "a signature file; how many are looked at": f"{limits.MAX_SIGNATURE_BYTES >> 10} KiB; {limits.MAX_SIGNATURES}",
-        "bundle.json": f"{mib(limits.MAX_BUNDLE_MANIFEST_BYTES)}; {limits.MAX_BUNDLE_ENTRIES:,} images, and as many blobs",
-        "README.txt": f"{mib(limits.MAX_README_BYTES)}",
+        "bundle.json": (
+            f"{mib(limits.MAX_BUNDLE_MANIFEST_BYTES)}; {limits.MAX_BUNDLE_ENTRIES:,} images, and as many blobs"
+        ),
+        "README.txt": mib(limits.MAX_README_BYTES),
         "a blocks file": f"{mib(limits.MAX_BLOCKS_FILE_BYTES)} (8 TiB of artifact)",
         "chunks of an artifact": f"{limits.MAX_CHUNKS:,}",
         "entries of the folder": f"{limits.MAX_BUNDLE_DIRECTORY_ENTRIES:,}",
