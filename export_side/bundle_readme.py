@@ -1,0 +1,116 @@
+"""README.txt of a bundle: how to verify and load it by hand, with stock tools alone.
+
+Everything in it is plain ASCII out of names that the format restricts, so that every line can be pasted into a shell.
+"""
+
+from __future__ import annotations
+
+import re
+
+from transload.manifests.bundle_manifest import IMAGES_ARTIFACT, BundleManifest, ImageEntry
+from transload.shared.sizes import format_size
+
+README_NAME = "README.txt"
+
+_TEMPLATE = """\
+transload bundle {bundle_id}
+{underline}
+Made {created} by {tool} for destination "{destination}".
+It holds {image_count} in {size}, cut into {chunk_count}.
+
+With transload on this side, two commands do everything below and more:
+
+    transload verify . --trust allowed_signers
+    transload import . --trust allowed_signers --to docker
+
+By hand, without transload, in this folder:
+
+1. Verify. You need the exporter's allowed_signers file, brought here another way and kept.
+
+    ssh-keygen -Y find-principals -f allowed_signers -s SHA256SUMS.sig < SHA256SUMS
+    ssh-keygen -Y verify -n transload-bundle -f allowed_signers -I NAME -s SHA256SUMS.sig < SHA256SUMS
+    sha256sum --check --strict SHA256SUMS
+
+   The first command prints the NAME for the second. Both must succeed before anything is used; the last must
+   print OK for every file.
+{notes}
+2. Load everything into Docker. Docker needs up to twice the size of the images in its own storage for that.
+
+    cat {artifact}.[0-9]* | docker load
+
+3. Or take single images with skopeo. This joins the chunks first, which needs {exact_size} bytes more.
+
+    cat {artifact}.[0-9]* > ../{artifact}
+
+{skopeo}
+   In place of the last part, docker://REGISTRY/PATH:TAG pushes to a registry, and oci:FOLDER:TAG makes an OCI layout.
+
+Images
+------
+{images}
+{failed}"""
+
+_SHELL_SAFE = re.compile(r"[A-Za-z0-9._/:@\[\]-]+", re.ASCII)
+"""References consist of nothing else; brackets come in IPv6 addresses and are quoted."""
+
+
+def bundle_readme(manifest: BundleManifest) -> bytes:
+    """The text of README.txt, which depends on bundle.json alone.
+
+    Args:
+        manifest: The bundle's manifest.
+    """
+    artifact = next(one for one in manifest.artifacts if one.name == IMAGES_ARTIFACT)
+    text = _TEMPLATE.format(
+        bundle_id=manifest.bundle_id,
+        underline="=" * (len(manifest.bundle_id) + 17),
+        created=manifest.created,
+        tool=manifest.tool,
+        destination=manifest.destination,
+        image_count=_count(len(manifest.images), "image"),
+        size=format_size(artifact.size),
+        exact_size=f"{artifact.size:,}",
+        chunk_count=_count(len(artifact.chunks), "chunk file"),
+        artifact=artifact.name,
+        notes="",
+        skopeo="".join(_skopeo(image, artifact.name) for image in manifest.images),
+        images="".join(_image(image) for image in manifest.images),
+        failed=_failed(manifest),
+    )
+    return text.encode("ascii", "backslashreplace")
+
+
+def archive_reference(image: ImageEntry) -> str | None:
+    """What an image is called inside the archive, or None if it was asked for by digest alone."""
+    name = image.name.partition("@")[0]
+    return name if ":" in name.rpartition("/")[2] else None
+
+
+def _skopeo(image: ImageEntry, artifact: str) -> str:
+    name = archive_reference(image)
+    if name is None:
+        return f"   {image.name} has no tag; only transload, or docker load and its image ID, gives it.\n\n"
+    whole = " --all" if image.platform is None else ""
+    target = re.sub(r"[^A-Za-z0-9.-]+", "_", name)
+    return f"    skopeo copy{whole} {_quoted(f'oci-archive:../{artifact}:{name}')} {_quoted(f'dir:../{target}')}\n"
+
+
+def _image(image: ImageEntry) -> str:
+    platform = image.platform or "all platforms"
+    renamed = "" if image.name == image.reference else f"\n    renamed from {image.reference}"
+    return f"{image.name} ({platform}){renamed}\n    {image.digest}\n"
+
+
+def _failed(manifest: BundleManifest) -> str:
+    if not manifest.failed:
+        return ""
+    lines = [f"{entry.reference}: {entry.error}\n" for entry in manifest.failed]
+    return "\nAsked for and not in here\n-------------------------\n" + "".join(lines)
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'" if "[" in text else text
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

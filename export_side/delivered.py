@@ -1,0 +1,127 @@
+"""Which of the images asked for are already on their way, by what the exporter's state says and HEAD requests."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from transload.export_side.export_state import ExportState, ImageRecord
+from transload.export_side.selection import Wanted
+from transload.manifests.image_list import ALL_PLATFORMS
+from transload.shared.digests import Digest
+from transload.shared.errors import InvalidReference, TransloadError
+from transload.shared.image import Image
+from transload.shared.platforms import Platform
+from transload.shared.references import Reference
+from transload.shared.workers import Stop, run_parallel
+
+CurrentDigest = Callable[[Reference], Digest | None]
+"""What a reference names at its registry now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """An image that an earlier bundle brings.
+
+    Args:
+        reference: What was asked for.
+        digest: What is delivered.
+        bundle_id: The bundle.
+        is_acknowledged: Whether it is known to have arrived.
+    """
+
+    reference: str
+    digest: str
+    bundle_id: str
+    is_acknowledged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """What one destination was sent already.
+
+    Args:
+        state: The exporter's state.
+        destination: Whose bundles count.
+    """
+
+    state: ExportState
+    destination: str
+
+    def of_image(self, image: Image) -> Carried | None:
+        """The bundle that brings exactly this image, if there is one."""
+        bundle_id = self.state.bundle_with(image, self.destination)
+        return self._carried(str(image.reference), str(image.digest), bundle_id) if bundle_id else None
+
+    def unchanged(
+        self, wanted: Sequence[Wanted], current_digest: CurrentDigest, *, jobs: int, stop: Stop
+    ) -> dict[Wanted, Carried]:
+        """The images whose reference still names what an earlier bundle brings, found without fetching anything.
+
+        Args:
+            wanted: The selection; only what has been exported before is asked for.
+            current_digest: Asks a registry, by HEAD.
+            jobs: How many at once.
+            stop: Ends the run.
+        """
+        known = [one for one in wanted if self._sealed_records(one)]
+        found: dict[Wanted, Carried] = {}
+        with contextlib.closing(
+            run_parallel(known, lambda one: current_digest(one.reference), jobs=jobs, stop=stop)
+        ) as outcomes:
+            for outcome in outcomes:  # what cannot be asked now is resolved later, and its error told then
+                carried = self._unchanged(outcome.item, outcome.result) if outcome.result else None
+                if carried is not None:
+                    found[outcome.item] = carried
+        return found
+
+    def _unchanged(self, wanted: Wanted, source_digest: Digest) -> Carried | None:
+        for record in reversed(self._sealed_records(wanted)):
+            if record.source_digest == str(source_digest) and _is_of_platform(record, wanted):
+                return self._carried(str(wanted.reference), record.digest, record.bundle)
+        return None
+
+    def _sealed_records(self, wanted: Wanted) -> list[ImageRecord]:
+        sent = self.state.destinations.get(self.destination)
+        if sent is None:
+            return []
+        return [
+            record
+            for record in self.state.references.get(str(wanted.reference), [])
+            if record.status == "sealed"
+            and record.destination == self.destination
+            and (record.name or str(wanted.reference)) == str(wanted.name)
+            and record.bundle in sent.bundles
+            and sent.bundles[record.bundle].status != "lost"
+        ]
+
+    def _carried(self, reference: str, digest: str, bundle_id: str) -> Carried:
+        bundle = self.state.destinations[self.destination].bundles[bundle_id]
+        return Carried(reference, digest, bundle_id, bundle.status == "acknowledged")
+
+
+def moved_references(
+    images: Sequence[Image], current_digest: CurrentDigest, *, jobs: int, stop: Stop
+) -> list[tuple[Image, Digest | None]]:
+    """The images of a frozen plan whose tags name something else by now (None: they are gone)."""
+    tagged = [image for image in images if image.reference.digest is None]
+    moved = []
+    with contextlib.closing(
+        run_parallel(tagged, lambda image: current_digest(image.reference), jobs=jobs, stop=stop)
+    ) as outcomes:
+        moved = [
+            (outcome.item, outcome.result)
+            for outcome in outcomes
+            if outcome.error is None and outcome.result != outcome.item.source_digest
+        ]
+    return sorted(moved, key=lambda pair: str(pair[0].reference))
+
+
+def _is_of_platform(record: ImageRecord, wanted: Wanted) -> bool:
+    if wanted.platform == ALL_PLATFORMS:
+        return record.digest == record.source_digest
+    try:
+        return Platform.parse(record.platform).satisfies(wanted.platform)
+    except (InvalidReference, TransloadError):
+        return False

@@ -1,0 +1,189 @@
+r"""`--images FILE.yml`: which images to export, as a person writes them down.
+
+    images:
+      - nvcr.io/nvidia/cuda:12.4.1-base-ubuntu22.04            # a reference alone
+      - reference: nvcr.io/nvidia/pytorch:24.01-py3
+        platform: linux/arm64                                  # or `all`; the command's --platform otherwise
+        rename: ml/pytorch:24.01-py3                           # what it is called from here on
+      - repository: nvcr.io/nvidia/tensorflow
+        tag_pattern: '24\.\d+-tf2-py3'                         # a regular expression for the whole tag
+        keep_last: 2                                           # the newest two of those
+      - repository: docker.io/library/busybox
+        tags: ["1.36", "1.37"]
+
+Unknown keys are refused, so that a misspelt one is not silently ignored; all faults are reported together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from transload.shared.errors import InvalidImageList, InvalidReference, TransloadError, raise_all
+from transload.shared.platforms import Platform
+from transload.shared.references import Reference, is_tag
+from transload.shared.yaml_files import load_yaml
+
+ALL_PLATFORMS: Final = "all"
+PlatformChoice = Platform | Literal["all"]
+
+_IMAGE_KEYS = {"reference", "platform", "rename"}
+_REPOSITORY_KEYS = {"repository", "platform", "tags", "tag_pattern", "keep_last"}
+_SHAPE_HINT = "An entry is a reference, {reference, platform?, rename?} or {repository, tags | tag_pattern, keep_last}."
+
+
+@dataclass(frozen=True, slots=True)
+class ListedImage:
+    """One image by name.
+
+    Args:
+        reference: What to fetch.
+        platform: Which platform of it; None for the command's own choice.
+        rename: What it is called from here on; None to keep its name.
+    """
+
+    reference: Reference
+    platform: PlatformChoice | None = None
+    rename: Reference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRepository:
+    """Several tags of one repository.
+
+    Args:
+        repository: The repository; its tag and digest do not count.
+        tags: These tags, if any are named.
+        tag_pattern: Otherwise the tags that match this regular expression as a whole; every tag if it is empty.
+        keep_last: How many of the newest of them; None for all.
+        platform: Which platform of them; None for the command's own choice.
+    """
+
+    repository: Reference
+    tags: tuple[str, ...] = ()
+    tag_pattern: str = ""
+    keep_last: int | None = None
+    platform: PlatformChoice | None = None
+
+
+ListEntry = ListedImage | ListedRepository
+
+
+def parse(raw: bytes, where: str) -> tuple[ListEntry, ...]:
+    """Read an image list.
+
+    Args:
+        raw: The file's content, already bounded by `limits.MAX_IMAGE_LIST_BYTES`.
+        where: The file's name, for messages.
+
+    Raises:
+        InvalidImageList: Not YAML, or not of the documented shape; every fault is named.
+    """
+    document = load_yaml(raw, where, raising=InvalidImageList)
+    if not isinstance(document, Mapping) or not isinstance(document.get("images"), list):
+        raise InvalidImageList(f"{where} has no list `images:`.", hint=_SHAPE_HINT, file=where)
+    errors = [
+        InvalidImageList(f"{where}: unknown key {str(key)[:60]!r} beside `images`.", file=where)
+        for key in document
+        if key != "images"
+    ]
+    entries: list[ListEntry] = []
+    for number, value in enumerate(document["images"], start=1):
+        try:
+            entries.append(_entry(value))
+        except TransloadError as error:  # noqa: PERF203 - every entry's fault is wanted
+            message = f"{where}: entry {number}: {error.message}"
+            errors.append(InvalidImageList(message, hint=error.hint or _SHAPE_HINT, file=where, entry=number))
+    raise_all(errors)
+    if not entries:
+        raise InvalidImageList(f"{where} lists no images.", hint=_SHAPE_HINT, file=where)
+    return tuple(entries)
+
+
+def parse_platform_choice(text: str) -> PlatformChoice:
+    """Read a platform, or `all`.
+
+    Raises:
+        InvalidReference: Text of another shape.
+    """
+    return ALL_PLATFORMS if text == ALL_PLATFORMS else Platform.parse(text)
+
+
+def _entry(value: object) -> ListEntry:
+    if isinstance(value, str):
+        return ListedImage(Reference.parse(value))
+    if not isinstance(value, Mapping):
+        raise InvalidImageList("it is neither a reference nor a mapping.")
+    if ("reference" in value) == ("repository" in value):
+        raise InvalidImageList("it needs either `reference` or `repository`.")
+    allowed = _IMAGE_KEYS if "reference" in value else _REPOSITORY_KEYS
+    unknown = [str(key) for key in value if key not in allowed]
+    if unknown:
+        raise InvalidImageList(f"unknown key {unknown[0][:60]!r}; here may be: {', '.join(sorted(allowed))}.")
+    platform_text = _text(value, "platform")
+    platform = parse_platform_choice(platform_text) if platform_text is not None else None
+    reference_text = _text(value, "reference")
+    if reference_text is not None:
+        rename = _text(value, "rename")
+        return ListedImage(Reference.parse(reference_text), platform, _new_name(rename) if rename is not None else None)
+    return _repository(value, platform)
+
+
+def _new_name(text: str) -> Reference:
+    name = Reference.parse(text)
+    if name.digest is not None:
+        raise InvalidReference(f"`rename` is {text[:300]!r}; a digest cannot be chosen.", hint="Name a tag only.")
+    return name
+
+
+def _repository(value: Mapping[object, object], platform: PlatformChoice | None) -> ListedRepository:
+    text = _text(value, "repository") or ""
+    repository = Reference.parse(text)
+    if "@" in text or ":" in text.rpartition("/")[2]:
+        raise InvalidImageList(f"`repository` is {text[:300]!r}, which has a tag or digest; use `reference` for that.")
+    if "tags" in value and "tag_pattern" in value:
+        raise InvalidImageList("`tags` and `tag_pattern` exclude each other.")
+    return ListedRepository(
+        repository, tuple(_tags(value)), _pattern(value), _positive_number(value, "keep_last"), platform
+    )
+
+
+def _tags(value: Mapping[object, object]) -> Iterator[str]:
+    if "tags" not in value:
+        return
+    tags = value["tags"]
+    if not isinstance(tags, list) or not tags:
+        raise InvalidImageList("`tags` is not a list of tags, or an empty one.")
+    for tag in tags:
+        if not isinstance(tag, str) or not is_tag(tag):
+            raise InvalidImageList(f"`tags` has {str(tag)[:130]!r}, which is no tag.")
+        yield tag
+
+
+def _pattern(value: Mapping[object, object]) -> str:
+    pattern = _text(value, "tag_pattern") or ""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise InvalidImageList(f"`tag_pattern` is no regular expression: {error}.") from error
+    return pattern
+
+
+def _positive_number(value: Mapping[object, object], key: str) -> int | None:
+    if key not in value:
+        return None
+    text = str(value[key])
+    if not re.fullmatch(r"[1-9][0-9]{0,5}", text, re.ASCII):
+        raise InvalidImageList(f"`{key}` is {text[:60]!r}; it must be a number from 1 on.")
+    return int(text)
+
+
+def _text(value: Mapping[object, object], key: str) -> str | None:
+    if key not in value:
+        return None
+    text = value[key]
+    if not isinstance(text, str):
+        raise InvalidImageList(f"`{key}` is not text.")
+    return text
