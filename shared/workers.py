@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -85,7 +85,7 @@ def attempt(item: Item, work: Callable[[Item], Result]) -> Outcome[Item, Result]
 
 def run_parallel(
     items: Iterable[Item], work: Callable[[Item], Result], *, jobs: int, stop: Stop
-) -> Iterator[Outcome[Item, Result]]:
+) -> Generator[Outcome[Item, Result], None, None]:
     """Do the work for every item on up to `jobs` threads; yield outcomes in the order in which they finish.
 
     Args:
