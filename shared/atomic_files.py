@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar
@@ -130,13 +131,15 @@ def read_bounded(path: Path, most_bytes: int) -> bytes:
         raise PathMissing(f"{path} does not exist.", path=str(path)) from error
     except OSError as error:
         raise ReadFailed(f"{path} cannot be opened: {error.strerror}.", path=str(path)) from error
-    with os.fdopen(descriptor, "rb") as file:
-        try:
-            if not os.path.isfile(f"/proc/self/fd/{descriptor}") and not path.is_file():  # noqa: PTH113
-                raise ReadFailed(f"{path} is not a regular file.", path=str(path))
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ReadFailed(f"{path} is not a regular file.", path=str(path))
+        with open(descriptor, "rb", closefd=False) as file:
             content = file.read(most_bytes + 1)
-        except OSError as error:
-            raise ReadFailed(f"{path} cannot be read: {error.strerror}.", path=str(path)) from error
+    except OSError as error:
+        raise ReadFailed(f"{path} cannot be read: {error.strerror}.", path=str(path)) from error
+    finally:
+        os.close(descriptor)
     if len(content) > most_bytes:
         raise ReadFailed(f"{path} is larger than the {most_bytes:,} bytes accepted here.", path=str(path))
     return content

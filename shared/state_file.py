@@ -199,7 +199,7 @@ def decode_state(raw: bytes, kind: type[S], path: Path) -> S:
     except msgspec.ValidationError as error:
         raise _unreadable(path, str(error)) from error
     if state.schema != kind.SCHEMA:
-        raise _unreadable(path, f"it has schema {schema!r}; {kind.SCHEMA} is expected")
+        raise _unreadable(path, f"it has schema {state.schema}; {kind.SCHEMA} is expected")
     return state
 
 
