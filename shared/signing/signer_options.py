@@ -48,6 +48,8 @@ class SignerOptions:
         Raises:
             OptionError: An unknown, repeated or ill-formed option.
         """
+        if not text:
+            raise OptionError("no key follows the principals")
         if _KEY_TYPE.match(text):
             return cls(), text
         values: dict[str, str] = {}
@@ -87,6 +89,8 @@ def _take_one(text: str, position: int) -> tuple[str, str, int]:
         return "cert-authority", "", match.end()
     if match := _VALUED.match(text, position):
         return match[1].lower(), re.sub(r'\\(")', r"\1", match[2]), match.end()
+    if not text[position:].strip(" \t"):
+        raise OptionError("an option was expected after the comma")
     unknown = re.split(r"[=, \t]", text[position:], maxsplit=1)[0]
     if unknown.lower() in ("namespaces", "valid-after", "valid-before"):
         raise OptionError(f"the value of {unknown} must stand in double quotes")
