@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
+from transload.shared import console
 from transload.shared.command_context import CommandContext, json_option, pass_command_context
 from transload.shared.console import printable
-from transload.shared.errors import EXIT_BUG, EXIT_DONE, EXIT_USAGE, TransloadError, WriteFailed
+from transload.shared.errors import EXIT_BUG, EXIT_DONE, EXIT_USAGE, TransloadError
 from transload.shared.interruption import Interrupted, exit_now, install_handlers
 
 __all__ = ["COMMANDS", "CommandContext", "cli", "json_option", "main", "pass_command_context"]
@@ -80,6 +81,10 @@ COMMANDS = {
 }  # fmt: skip
 
 
+class PipeBroken(Exception):
+    """Carries a BrokenPipeError past click."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are used."""
 
@@ -99,6 +104,13 @@ class LazyGroup(click.Group):
         own = {name for parameter in command.params for name in parameter.opts}
         command.params.extend(option for option in _talk_options() if not own.intersection(option.opts))
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; click itself would end the process silently at any broken pipe, a socket's too."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise PipeBroken from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help's list from the table alone."""
@@ -172,7 +184,7 @@ def main() -> None:
 def _run(context: CommandContext) -> int:
     try:
         result = cli.main(prog_name="transload", standalone_mode=False, obj=context)
-        _flush_results()
+        console.flush_results()
     except TransloadError as error:
         return _report(error, context)
     except click.Abort:
@@ -181,21 +193,11 @@ def _run(context: CommandContext) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
+    except (PipeBroken, BrokenPipeError) as error:
+        return EXIT_BROKEN_PIPE if _nobody_reads_results() else _report_bug(error.__cause__ or error, context)
     except Exception as error:
-        if isinstance(error, BrokenPipeError) and _nobody_reads_results():
-            return EXIT_BROKEN_PIPE
         return _report_bug(error, context)
     return result if isinstance(result, int) else EXIT_DONE
-
-
-def _flush_results() -> None:
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise WriteFailed(f"The result cannot be written to standard output: {error.strerror}.") from error
 
 
 def _nobody_reads_results() -> bool:
@@ -217,7 +219,7 @@ def _report(error: TransloadError, context: CommandContext) -> int:
     return error.exit_code
 
 
-def _report_bug(error: Exception, context: CommandContext) -> int:
+def _report_bug(error: BaseException, context: CommandContext) -> int:
     # The text of a foreign exception may hold a signed URL or a password: only its type and place are shown.
     frames = traceback.extract_tb(error.__traceback__)
     place = f"{'/'.join(Path(frames[-1].filename).parts[-2:])}:{frames[-1].lineno}" if frames else "unknown place"

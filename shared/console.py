@@ -6,12 +6,13 @@ so that no image can move the cursor, hide a line or colour a warning away.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import click
+from transload.shared.errors import WriteFailed
 
 _COLUMN_GAP = "  "
 _WIDEST_TABLE = 100_000
@@ -40,7 +41,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
     is_number = [
         bool(rows) and all(isinstance(row[i], int) or row[i] is None for row in rows) for i in range(len(columns))
     ]
-    if sys.stdout.isatty():
+    if sys.stdout is not None and sys.stdout.isatty():
         _draw(columns, cells, is_number)
         return
     widths = [max(len(line[i]) for line in (columns, *cells)) for i in range(len(columns))]
@@ -49,7 +50,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
             cell.rjust(width) if right else cell.ljust(width)
             for cell, width, right in zip(line, widths, is_number, strict=True)
         )
-        click.echo(_COLUMN_GAP.join(padded).rstrip())
+        _result(_COLUMN_GAP.join(padded).rstrip())
 
 
 def print_json(value: object) -> None:
@@ -61,12 +62,12 @@ def print_json(value: object) -> None:
     import msgspec  # noqa: PLC0415 - `--help` need not pay for it
 
     plain = msgspec.to_builtins(value, enc_hook=str)
-    click.echo(json.dumps(plain, indent=2, sort_keys=True))
+    _result(json.dumps(plain, indent=2, sort_keys=True))
 
 
 def print_text(text: str) -> None:
     """Print a line of the result on standard output."""
-    click.echo(printable(text, keep_newlines=True))
+    _result(printable(text, keep_newlines=True))
 
 
 def say(text: str) -> None:
@@ -80,9 +81,31 @@ def warn(text: str) -> None:
     click.echo(f"transload: warning: {printable(text, keep_newlines=True)}", err=True)
 
 
-def show_path(path: Path) -> str:
-    """A path as messages show it."""
-    return printable(str(path))
+def flush_results() -> None:
+    """Write out what is buffered of the result.
+
+    Raises:
+        WriteFailed: Standard output cannot be written (a full disk).
+        BrokenPipeError: Nobody reads it any more.
+    """
+    if sys.stdout is not None:  # closed by whoever started us
+        with _reporting_output_errors():
+            sys.stdout.flush()
+
+
+def _result(line: str) -> None:
+    with _reporting_output_errors():
+        click.echo(line)
+
+
+@contextlib.contextmanager
+def _reporting_output_errors() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise WriteFailed(f"The result cannot be written to standard output: {error.strerror}.") from error
 
 
 def _draw(columns: Sequence[str], cells: Sequence[Sequence[str]], is_number: Sequence[bool]) -> None:
@@ -100,7 +123,8 @@ def _draw(columns: Sequence[str], cells: Sequence[Sequence[str]], is_number: Seq
     console = Console()
     options = console.options.update(width=_WIDEST_TABLE)
     console.width = max(console.width, Measurement.get(console, options, table).maximum)
-    console.print(table)
+    with _reporting_output_errors():
+        console.print(table)
 
 
 def _is_quiet() -> bool:
