@@ -48,7 +48,7 @@ _EXPORT, _IMPORT, _BOTH = "On the connected side", "On the isolated side", "On b
 COMMANDS = {
     "keygen": CommandEntry(
         _EXPORT, "transload.shared.signing.keygen_command", "keygen",
-        "Make an OpenSSH key pair to sign bundles with.",
+        "Make a key pair that signs bundles, and the line by which the other side trusts it.",
     ),
     "export": CommandEntry(
         _EXPORT, "transload.export_side.cli", "export",

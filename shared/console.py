@@ -10,6 +10,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import click
 from transload.shared.errors import WriteFailed
@@ -79,6 +80,11 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """A warning on standard error, even with --quiet."""
     click.echo(f"transload: warning: {printable(text, keep_newlines=True)}", err=True)
+
+
+def show_path(path: Path) -> str:
+    """A path as messages show it."""
+    return printable(str(path))
 
 
 def flush_results() -> None:
