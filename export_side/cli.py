@@ -14,7 +14,7 @@ from transload.manifests.image_list import ALL_PLATFORMS, ListedImage, ListEntry
 from transload.shared import limits
 from transload.shared.atomic_files import read_bounded
 from transload.shared.command_context import CommandContext, json_option, pass_command_context
-from transload.shared.console import print_json, print_table, print_text, say, show_path, warn
+from transload.shared.console import print_json, print_table, print_text, say, warn
 from transload.shared.errors import InvalidConfiguration, InvalidImageList, PathMissing, ReadFailed
 from transload.shared.platforms import DEFAULT_PLATFORM
 from transload.shared.references import Reference
@@ -151,4 +151,4 @@ def _summary(result: ExportResult) -> str:
     )
     if result.is_dry_run:
         return f"Dry run: {content}. Nothing was written."
-    return f"{show_path(result.path) if result.path else ''}: {content}."
+    return f"{result.path}: {content}."

@@ -37,7 +37,7 @@ from transload.shared.workers import Stop
 Sign = Callable[[bytes], bytes]
 
 DEFAULT_JOBS = 4
-ED25519_SIGNATURE_BYTES = 294
+ED25519_SIGNATURE_BYTES = 310
 """An armoured SSHSIG by an ed25519 key for this namespace; what a dry run without a key assumes."""
 
 

@@ -120,7 +120,7 @@ def _listed_tags(entry: ListedRepository, list_tags: ListTags, notes: list[str])
     pattern = re.compile(entry.tag_pattern or r".*")
     newest, rest = newest_first(tag for tag in listed if tag not in skipped and pattern.fullmatch(tag))
     if not newest and not rest:
-        notes.append(f"{name}: none of its {len(listed)} tags matches {entry.tag_pattern!r}.")
+        notes.append(f"{name}: none of its {len(listed)} tags matches {entry.tag_pattern}.")
     return newest + rest
 
 

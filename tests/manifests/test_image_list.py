@@ -1,0 +1,99 @@
+"""The image list as people write it, and as they miswrite it."""
+
+from __future__ import annotations
+
+import pytest
+from transload.manifests.image_list import ALL_PLATFORMS, ListedImage, ListedRepository, parse
+from transload.shared.errors import Faults, InvalidImageList
+from transload.shared.platforms import Platform
+from transload.shared.references import Reference
+
+PYTORCH = Reference.parse("nvcr.io/nvidia/pytorch:24.01-py3")
+
+
+def parsed(text: str) -> object:
+    return parse(text.encode(), "list.yml")
+
+
+def test_a_reference_alone_is_an_entry() -> None:
+    assert parsed("images: [nvcr.io/nvidia/pytorch:24.01-py3, busybox]") == (
+        ListedImage(PYTORCH),
+        ListedImage(Reference("docker.io", "library/busybox", "latest")),
+    )
+
+
+def test_platform_and_rename() -> None:
+    text = """
+    images:
+      - reference: nvcr.io/nvidia/pytorch:24.01-py3
+        platform: linux/arm64
+        rename: ml/pytorch:24.01
+      - {reference: "nvcr.io/nvidia/pytorch:24.01-py3", platform: all}
+    """
+    assert parsed(text) == (
+        ListedImage(PYTORCH, Platform("linux", "arm64"), Reference.parse("ml/pytorch:24.01")),
+        ListedImage(PYTORCH, ALL_PLATFORMS),
+    )
+
+
+def test_tags_stay_text() -> None:
+    text = """
+    images:
+      - {repository: nvcr.io/nvidia/team/model, tags: [1.10, 2024-01-01, on, 0x10]}
+    """
+    assert parsed(text) == (
+        ListedRepository(Reference.parse("nvcr.io/nvidia/team/model"), ("1.10", "2024-01-01", "on", "0x10")),
+    )
+
+
+def test_a_pattern_with_a_number_to_keep() -> None:
+    text = r"""
+    images:
+      - repository: host:5000/a/b
+        tag_pattern: '24\.\d+-py3'
+        keep_last: 2
+    """
+    expected = ListedRepository(Reference.parse("host:5000/a/b"), tag_pattern=r"24\.\d+-py3", keep_last=2)
+    assert parsed(text) == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("entry", "complaint"),
+    [
+        ("{reference: 'a:1', plattform: linux/arm64}", "unknown key 'plattform'"),
+        ("{reference: 'a:1', keep_last: 2}", "unknown key 'keep_last'"),
+        ("{reference: 'a:1', repository: b}", "either `reference` or `repository`"),
+        ("{platform: linux/arm64}", "either `reference` or `repository`"),
+        ("{reference: 'a/B:1'}", "upper-case"),
+        ("{reference: 'a:1', platform: arm}", "Not a platform"),
+        ("{reference: 'a:1', rename: 'b@sha256:" + "0" * 64 + "'}", "a digest cannot be chosen"),
+        ("{repository: 'a:1'}", "has a tag or digest"),
+        ("{repository: 'host:5000/a:1'}", "has a tag or digest"),
+        ("{repository: a, tags: []}", "empty"),
+        ("{repository: a, tags: ['x y']}", "which is no tag"),
+        ("{repository: a, tags: ['1'], tag_pattern: '.*'}", "exclude each other"),
+        ("{repository: a, tag_pattern: '('}", "no regular expression"),
+        ("{repository: a, keep_last: 0}", "a number from 1 on"),
+        ("{repository: a, keep_last: many}", "a number from 1 on"),
+        ("{reference: [a]}", "`reference` is not text"),
+        ("[a]", "neither a reference nor a mapping"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_name(entry: str, complaint: str) -> None:
+    with pytest.raises(InvalidImageList, match="list.yml: entry 2: .*") as raised:
+        parsed(f"images:\n  - good:1\n  - {entry}\n")
+    assert complaint in raised.value.message
+    assert raised.value.facts["entry"] == 2
+
+
+def test_all_faults_are_reported_together() -> None:
+    with pytest.raises(Faults) as raised:
+        parsed("images: [A, {tags: [x]}, ok, {reference: '-x'}]\nimage: []")
+    assert raised.value.exit_code == InvalidImageList.exit_code
+    assert len(raised.value.errors) == 4
+
+
+@pytest.mark.parametrize("text", ["", "images:", "images: {}", "[a, b]", "images: []", "a: [", "images: [!!python/name:os x]"])  # fmt: skip
+def test_other_documents_are_no_image_lists(text: str) -> None:
+    with pytest.raises(InvalidImageList):
+        parsed(text)
