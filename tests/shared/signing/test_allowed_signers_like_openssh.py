@@ -94,8 +94,8 @@ def _decisions(folder: Path, key: SigningKey, template: str) -> tuple[str | None
     text = template.format(ours=OURS, key=key.public_key.line(), other=other) + "\n"
     (folder / "allowed").write_bytes(text.encode())
     (folder / "sig").write_bytes(sign(MESSAGE, key))
-    command: list[str | Path] = [require("ssh-keygen"), "-Y", "verify", "-f", folder / "allowed", "-I", "me", "-n", NAMESPACE,
-               "-s", folder / "sig", "-O", "verify-time=20260615120000Z"]  # fmt: skip
+    command: list[str | Path] = [require("ssh-keygen"), "-Y", "verify", "-f", folder / "allowed", "-I", "me",
+               "-n", NAMESPACE, "-s", folder / "sig", "-O", "verify-time=20260615120000Z"]  # fmt: skip
     done = subprocess.run(command, input=MESSAGE, capture_output=True, check=False)
     theirs = None if done.returncode == 0 else done.stderr.decode()
     try:
