@@ -92,6 +92,9 @@ MIN_PROGRESS_BYTES = 256 * KIB
 MAX_UPLOAD_ATTEMPTS = 4
 """Of one blob, each from its beginning."""
 
+UPLOAD_PIECE_BYTES = 8 * MIB
+"""Size of one request of an upload in pieces: above what registries demand (5 MiB), below what proxies forbid."""
+
 MAX_REJECTED_TOKENS = 2
 """Fresh tokens that a registry may reject for one request before the login counts as refused."""
 
