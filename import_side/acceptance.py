@@ -79,7 +79,7 @@ def accept(
     if manifest.sequence <= exporter.highest_sequence:
         return _accept_older(manifest, exporter, allow_older=allow_older)
     # 4. Gaps.
-    missing = range(exporter.highest_sequence + 1, manifest.sequence)
+    missing: Sequence[int] = range(exporter.highest_sequence + 1, manifest.sequence) or ()
     return Acceptance(is_new=True, missing=missing, notes=_gap_notes(manifest, exporter, missing))
 
 
