@@ -48,10 +48,12 @@ class Storage:
             tag: Tag; the image's own when None.
         """
         path = path or image.image.name.path
+        documents = {document.digest: document for document in image.image.documents}
         for digest, raw in image.blobs.items():
-            self.put_blob(path, digest, raw)
-        for document in image.image.documents:
-            self.put_manifest(path, document)
+            if digest in documents:
+                self.put_manifest(path, documents[digest])
+            else:
+                self.put_blob(path, digest, raw)
         self.tag(path, tag or image.image.name.tag or "latest", image.image.digest)
 
     def put_blob(self, path: str, digest: Digest, raw: bytes) -> None:
