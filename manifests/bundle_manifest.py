@@ -7,6 +7,7 @@ only if decoding and encoding it again gives the same bytes. That also refuses d
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -211,6 +212,7 @@ def _check_rules(manifest: BundleManifest) -> None:
     _refuse(len({name.casefold() for name in names}) != len(names), "two files have one name, case apart")
     for artifact in manifest.artifacts:
         _check_chunks(artifact)
+    _refuse(not _is_time(manifest.created), f"{manifest.created} is no time")
     end: dict[str, int] = {}
     for blob in manifest.blobs:
         place = artifacts.get(blob.artifact)
@@ -219,6 +221,8 @@ def _check_rules(manifest: BundleManifest) -> None:
         _refuse(blob.offset + blob.size > place.size, f"blob {blob.digest} ends outside {blob.artifact}")
         _refuse(blob.offset < end.get(blob.artifact, 0), f"blob {blob.digest} overlaps another or is out of order")
         end[blob.artifact] = blob.offset + blob.size
+    places = [(blob.artifact, blob.offset) for blob in manifest.blobs]
+    _refuse(places != sorted(places), "the blobs are not in ascending order of artifact and offset")
     known = {blob.digest for blob in manifest.blobs}
     _refuse(len(known) != len(manifest.blobs), "one blob is listed twice")
     used: set[str] = set()
@@ -229,6 +233,7 @@ def _check_rules(manifest: BundleManifest) -> None:
             image.digest not in image.blobs[:1],
             f"image {image.reference} does not begin with its own document",
         )
+        _refuse(len(set(image.blobs)) != len(image.blobs), f"image {image.reference} names a blob twice")
         used.update(image.blobs)
     _refuse(used != known, "a blob belongs to no image")
     _refuse(len({image.name for image in manifest.images}) != len(manifest.images), "two images have one name")
@@ -245,6 +250,14 @@ def _check_chunks(artifact: ArtifactEntry) -> None:
                 f"{where}: chunk {chunk.name} has an irregular size")  # fmt: skip
         _refuse(is_last and chunk.size > first, f"{where}: its last chunk is longer than the others")
     _refuse(artifact.blocks != blocks_name(artifact.name), f"{where}: its blocks file is called {artifact.blocks}")
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")  # noqa: DTZ007 - asked only whether there is such a time
+    except ValueError:
+        return False
+    return True
 
 
 def _refuse(is_wrong: bool, what: str) -> None:  # noqa: FBT001 - reads as a sentence

@@ -17,7 +17,7 @@ from transload.shared.errors import MalformedBundle
 FILE_NAME: Final = "SHA256SUMS"
 SIGNATURE_SUFFIX: Final = ".sig"
 
-_NAME = re.compile(FILE_NAME_PATTERN.removeprefix("^").removesuffix("$"), re.ASCII)
+_NAME = re.compile(FILE_NAME_PATTERN, re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SIGNATURE_NAME = re.compile(re.escape(FILE_NAME) + r"(\.[A-Za-z0-9_-]{1,64})?" + re.escape(SIGNATURE_SUFFIX), re.ASCII)
 
