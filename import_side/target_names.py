@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from transload.import_side.sinks.base import Wanted
+from transload.manifests.bundle_manifest import ImageEntry
 from transload.shared.errors import (
     InvalidConfiguration,
     InvalidReference,
@@ -153,36 +154,32 @@ def plan_targets(
     return wanted
 
 
-def select_images(images: Sequence[Image], asked: Sequence[str]) -> list[Image]:
+def select_entries(entries: Sequence[ImageEntry], asked: Sequence[str]) -> list[ImageEntry]:
     """The images that `--image` asks for.
 
     Args:
-        images: What the bundle holds.
+        entries: What the bundle holds.
         asked: Full references, or endings such as `pytorch:24.01-py3` that begin at a path component. Empty: all.
 
     Raises:
-        NothingSelected: One of them matches nothing; the message lists what there is.
+        NothingSelected: One of them matches nothing, the message lists what there is.
     """
-    if not asked:
-        return list(images)
-    faults = []
-    for text in asked:
-        if not any(_is_asked(image, text) for image in images):
-            there = ", ".join(sorted(str(image.name) for image in images)) or "no image at all"
-            faults.append(
-                NothingSelected(
-                    f"The bundle holds no image {text!r}. It holds: {there}.",
-                    hint="Name an image by its full reference, or by path:tag from any component on.",
-                    image=text,
-                )
-            )
+    there = ", ".join(sorted(entry.name for entry in entries)) or "no image at all"
+    faults = [
+        NothingSelected(
+            f"The bundle holds no image {text!r}. It holds: {there}.",
+            hint="Name an image by its full reference, or by path:tag from any component on.",
+            image=text,
+        )
+        for text in asked
+        if not any(_is_asked(entry, text) for entry in entries)
+    ]
     raise_all(faults)
-    return [image for image in images if any(_is_asked(image, text) for text in asked)]
+    return [entry for entry in entries if not asked or any(_is_asked(entry, text) for text in asked)]
 
 
-def _is_asked(image: Image, text: str) -> bool:
-    names = {str(image.name), str(image.reference), str(image.name.with_digest(None))}
-    return any(name == text or name.endswith(f"/{text}") for name in names)
+def _is_asked(entry: ImageEntry, text: str) -> bool:
+    return any(name == text or name.endswith(f"/{text}") for name in (entry.name, entry.reference))
 
 
 def _is_host(component: str) -> bool:

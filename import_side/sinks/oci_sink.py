@@ -247,10 +247,11 @@ def _notes(one: Wanted) -> tuple[str, ...]:
     if one.image.root.media_type in (OCI_MANIFEST, OCI_INDEX):
         return ()
     # Tried with skopeo 1.9: "no descriptor found for reference".
-    return (
+    note = (
         f"{one.target} is of Docker's media type {one.image.root.media_type}; skopeo's oci: transport does not find "
-        "such images in a layout. An archive (--to archive=DIR) is read by its docker-archive: transport.",
+        "such images in a layout. An archive (--to archive=DIR) is read by its docker-archive: transport."
     )
+    return (note,)
 
 
 def _reference_name(one: Wanted) -> str | None:

@@ -1,0 +1,121 @@
+"""`--to`: where images are to go, and the sink that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, cast
+
+from transload.import_side.sinks.base import ExistingTagPolicy, Sink
+from transload.import_side.target_names import registry_name, same_name
+from transload.shared.errors import InvalidConfiguration, InvalidReference
+from transload.shared.image import Image
+from transload.shared.references import Reference
+from transload.shared.registry.options import RegistryDirectory
+from transload.shared.workers import Stop
+
+Kind = Literal["docker", "registry", "archive", "oci"]
+_HINT = "Write docker, docker=unix:///run/docker.sock, registry=HOST[/PREFIX], archive=DIR or oci=DIR."
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSpec:
+    """One `--to`.
+
+    Args:
+        kind: What kind of target it is.
+        value: What stands behind the equals sign; empty for plain `docker`.
+    """
+
+    kind: Kind
+    value: str
+
+    @classmethod
+    def parse(cls, text: str) -> TargetSpec:
+        """Read `docker[=URL]`, `registry=HOST[/PREFIX]`, `archive=DIR` or `oci=DIR`.
+
+        Raises:
+            InvalidConfiguration: Text of another shape.
+        """
+        kind, equals, value = text.partition("=")
+        if kind not in ("docker", "registry", "archive", "oci") or bool(equals) != bool(value):
+            raise InvalidConfiguration(f"Not a target: {text[:200]!r}.", hint=_HINT)
+        if not value and kind != "docker":
+            raise InvalidConfiguration(f"--to {kind} needs a place: {text[:200]!r}.", hint=_HINT)
+        if kind == "registry":
+            value = value.strip("/")
+            _split_registry(value)
+        return cls(cast("Kind", kind), value)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A place to deliver to.
+
+    Args:
+        sink: What delivers there.
+        name_at: What an image, given its renamed name, is called there.
+    """
+
+    sink: Sink
+    name_at: Callable[[Image, Reference], str]
+
+
+def open_target(
+    spec: TargetSpec,
+    *,
+    registries: RegistryDirectory,
+    policy: ExistingTagPolicy,
+    keep_host: bool,
+    jobs: int,
+    stop: Stop,
+) -> Target:
+    """Make the sink of a target; nothing is contacted yet.
+
+    Args:
+        spec: Which target.
+        registries: Logins and certificates.
+        policy: For names that stand for another image there.
+        keep_host: Keep the source's host in names at a registry.
+        jobs: How many blobs are pushed at once.
+        stop: Ends transfers.
+
+    Raises:
+        InvalidConfiguration: The target cannot be such a one.
+        CredentialsUnusable: A login for it cannot be read.
+    """
+    match spec.kind:
+        case "registry":
+            from transload.import_side.sinks.registry_sink import RegistrySink  # noqa: PLC0415 - HTTP costs 100 ms
+
+            host, prefix = _split_registry(spec.value)
+            sink = RegistrySink(registries.settings_for(host), prefix=prefix, policy=policy, jobs=jobs, stop=stop)
+            return Target(sink, partial(registry_name, host=host, prefix=prefix, keep_host=keep_host))
+        case "archive":
+            from transload.import_side.sinks.archive_sink import ArchiveSink  # noqa: PLC0415
+
+            return Target(ArchiveSink(Path(spec.value), policy), same_name)
+        case "oci":
+            from transload.import_side.sinks.oci_sink import OciSink  # noqa: PLC0415
+
+            return Target(OciSink(Path(spec.value), policy), same_name)
+        case "docker":
+            from transload.import_side.sinks.docker_sink import DockerSink  # noqa: PLC0415 - docker-py is heavy
+
+            return Target(DockerSink(spec.value or None, on_existing_tag=policy), same_name)
+
+
+def _split_registry(value: str) -> tuple[str, str]:
+    host, _, prefix = value.partition("/")
+    try:
+        parsed = Reference.parse(f"{value}/name:tag")
+    except InvalidReference as error:
+        raise InvalidConfiguration(f"Not a registry: {value[:200]!r}: {error.message}", hint=_HINT) from error
+    if parsed.host != host:
+        raise InvalidConfiguration(
+            f"Not a registry: {value[:200]!r}: {host!r} could be a part of a path.",
+            hint=f"A host has a dot or a port in image references: write {host}:443.",
+        )
+    return host, prefix
