@@ -16,21 +16,16 @@ import contextlib
 import hashlib
 import json
 import re
-import socket
-import struct
-import threading
 import urllib.parse
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from doubles.certificates import Certificates
+from doubles.http_doubles import HttpDouble, serving
 from doubles.image_factory import ImageDouble
-from doubles.registry_faults import Fault, Reply, Request
+from doubles.registry_faults import Reply, Request
 
-_TLS_HANDSHAKE = b"\x16"
-_PIECE_BYTES = 1024 * 1024
 _ROUTE = re.compile(r"/v2/(?P<path>.+?)/(?P<kind>manifests|blobs/uploads|blobs|tags)/(?P<rest>.*)")
 
 
@@ -50,45 +45,31 @@ class Repository:
 
 
 @dataclass
-class ScriptedRegistry:
+class ScriptedRegistry(HttpDouble):
     """A registry that runs.
 
     Attributes:
-        host: `127.0.0.1:PORT`.
-        scheme: `http` or `https`.
         users: User names and passwords; empty lets everybody do everything.
         wants_tokens: Bearer tokens of its own `/token` instead of Basic.
         challenges: The WWW-Authenticate headers; made from the above when empty.
         token_uses: After so many uses a token is dead; None never.
         page_size: Tags on one page; None for all.
         is_strict_about_accept: A manifest whose media type the client does not accept is not there.
-        faults: What goes wrong.
-        requests: What was asked, in the order of the answers.
         repositories: What it holds.
         tokens: Token -> uses left.
         put_order: Manifests in the order in which they came, by digest or tag.
     """
 
-    host: str
-    scheme: str = "http"
     users: Mapping[str, str] = field(default_factory=dict)
     wants_tokens: bool = False
     challenges: tuple[str, ...] = ()
     token_uses: int | None = None
     page_size: int | None = None
     is_strict_about_accept: bool = False
-    faults: list[Fault] = field(default_factory=list)
-    requests: list[Request] = field(default_factory=list)
     repositories: dict[str, Repository] = field(default_factory=dict)
     tokens: dict[str, float] = field(default_factory=dict)
     put_order: list[str] = field(default_factory=list)
     _uploads: dict[str, bytearray] = field(default_factory=dict)
-    _lock: threading.RLock = field(default_factory=threading.RLock)
-
-    @property
-    def url(self) -> str:
-        """`scheme://host`."""
-        return f"{self.scheme}://{self.host}"
 
     def put(self, image: ImageDouble, path: str | None = None, tag: str | None = None) -> str:
         """Store an image with all its blobs.
@@ -108,13 +89,9 @@ class ScriptedRegistry:
         repository.tags[tag] = str(image.image.digest)
         return f"{self.host}/{path}:{tag}"
 
-    def asked(self, method: str, path: str = "") -> list[Request]:
-        """The requests whose method and path match these regular expressions."""
-        return [one for one in self.requests if re.fullmatch(method, one.method) and re.search(path, one.path)]
-
     def reply(self, request: Request) -> Reply:
         """The correct reply to a request."""
-        with self._lock:
+        with self.lock:
             if request.path == "/token":
                 return self._token(request)
             refusal = self._refusal(request)
@@ -277,96 +254,6 @@ class ScriptedRegistry:
         return self.repositories.setdefault(path, Repository())
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    registry: ScriptedRegistry
-
-    def handle(self) -> None:
-        with contextlib.suppress(ConnectionError, OSError):
-            if self.registry.scheme == "http" and self.connection.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE:
-                return  # a client tries https first; Go's server says no to that at once, too
-            super().handle()
-
-    def _serve(self) -> None:
-        parts = urllib.parse.urlsplit(self.path)
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        request = Request(self.command, parts.path, parts.query, headers)
-        length = int(headers.get("content-length", 0))
-        fault = self._fault(request, length, is_early=True)
-        if fault is None:
-            request = replace(request, body=self._read_body(headers, length))
-            fault = self._fault(request, len(request.body), is_early=False)
-        if fault is None or not fault.is_early:
-            reply = self.registry.reply(request)
-            reply = fault.change(request, reply) if fault else reply
-        else:
-            reply = fault.change(request, Reply(500))
-            self.close_connection = True
-        self.registry.requests.append(replace(request, status=0 if reply.is_reset else reply.status))
-        self._send(reply)
-
-    def _fault(self, request: Request, body_bytes: int, *, is_early: bool) -> Fault | None:
-        with self.registry._lock:
-            faults = (fault for fault in self.registry.faults if fault.is_early == is_early)
-            return next((fault for fault in faults if fault.strikes(request, body_bytes)), None)
-
-    def _read_body(self, headers: Mapping[str, str], length: int) -> bytes:
-        if headers.get("transfer-encoding") != "chunked":
-            raw = self.rfile.read(length)
-            if len(raw) < length:
-                raise ConnectionError
-            return raw
-        pieces = []
-        while size := int(self.rfile.readline(), 16):
-            pieces.append(self.rfile.read(size))
-            self.rfile.readline()
-        self.rfile.readline()
-        return b"".join(pieces)
-
-    def _send(self, reply: Reply) -> None:
-        if reply.is_reset:
-            self._break()
-            return
-        self.send_response(reply.status)
-        for name, value in reply.headers:
-            self.send_header(name, value)
-        if reply.is_endless:
-            self.send_header("Connection", "close")
-        elif not reply.header("Content-Length") and reply.status != 204:
-            self.send_header("Content-Length", str(len(reply.body)))
-        self.end_headers()
-        if self.command == "HEAD":
-            return
-        self.wfile.write(reply.body if reply.cut_after is None else reply.body[: reply.cut_after])
-        if reply.is_endless:
-            self.close_connection = True
-            while True:
-                self.wfile.write(bytes(_PIECE_BYTES))
-        if reply.cut_after is not None:
-            self.wfile.flush()
-            self.close_connection = True
-
-    def _break(self) -> None:
-        # Without lingering a close becomes a reset, also of what was not read yet.
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.close_connection = True
-        raise ConnectionError
-
-    do_GET = do_HEAD = do_PUT = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 - the base class names them
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it
-        pass
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Broken connections are what this is for."""
-
-
 @contextlib.contextmanager
 def scripted_registry(
     *, certificates: Certificates | None = None, port: int = 0, **options: object
@@ -378,22 +265,9 @@ def scripted_registry(
         port: 0 for a free one.
         options: Attributes of `ScriptedRegistry`.
     """
-    handler = type("Handler", (_Handler,), {})
-    server = _Server(("127.0.0.1", port), handler)
-    if certificates:
-        context = certificates.server_context()
-        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    host = f"127.0.0.1:{server.server_address[1]}"
-    registry = ScriptedRegistry(host, "https" if certificates else "http", **options)  # type: ignore[arg-type]
-    handler.registry = registry  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    registry = ScriptedRegistry(**options)  # type: ignore[arg-type]
+    with serving(registry, certificates=certificates, port=port):
         yield registry
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def _digest_like(text: str, raw: bytes) -> str:
