@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -63,7 +64,42 @@ class Target:
     name_at: Callable[[Image, Reference], str]
 
 
-def open_target(
+@contextlib.contextmanager
+def open_targets(
+    specs: Sequence[TargetSpec],
+    *,
+    registries: RegistryDirectory,
+    policy: ExistingTagPolicy,
+    keep_host: bool,
+    jobs: int,
+    stop: Stop,
+) -> Iterator[list[Target]]:
+    """Make the sinks of all targets, and close them at the end; nothing is contacted yet.
+
+    Args:
+        specs: Which targets.
+        registries: Logins and certificates.
+        policy: For names that stand for another image there.
+        keep_host: Keep the source's host in names at a registry.
+        jobs: How many blobs are pushed at once.
+        stop: Ends transfers.
+
+    Raises:
+        InvalidConfiguration: One target is named twice.
+        CredentialsUnusable: A login for one cannot be read.
+    """
+    with contextlib.ExitStack() as opened:
+        targets: list[Target] = []
+        for spec in specs:
+            target = _open_target(spec, registries=registries, policy=policy, keep_host=keep_host, jobs=jobs, stop=stop)
+            opened.callback(target.sink.close)
+            if any(other.sink.identity == target.sink.identity for other in targets):
+                raise InvalidConfiguration(f"The target {target.sink.identity} is named twice.")
+            targets.append(target)
+        yield targets
+
+
+def _open_target(
     spec: TargetSpec,
     *,
     registries: RegistryDirectory,
@@ -72,20 +108,6 @@ def open_target(
     jobs: int,
     stop: Stop,
 ) -> Target:
-    """Make the sink of a target; nothing is contacted yet.
-
-    Args:
-        spec: Which target.
-        registries: Logins and certificates.
-        policy: For names that stand for another image there.
-        keep_host: Keep the source's host in names at a registry.
-        jobs: How many blobs are pushed at once.
-        stop: Ends transfers.
-
-    Raises:
-        InvalidConfiguration: The target cannot be such a one.
-        CredentialsUnusable: A login for it cannot be read.
-    """
     match spec.kind:
         case "registry":
             from transload.import_side.sinks.registry_sink import RegistrySink  # noqa: PLC0415 - HTTP costs 100 ms

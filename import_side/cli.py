@@ -1,0 +1,370 @@
+"""The commands `list`, `verify` and `import`: parse, call, print."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar, get_args
+
+import click
+from transload.import_side.sinks.base import ExistingTagPolicy
+from transload.shared.command_context import CommandContext, json_option, pass_command_context
+from transload.shared.console import print_json, print_table, print_text, printable, say, warn
+from transload.shared.errors import EXIT_DONE, InvalidConfiguration, TransloadError, raise_all
+from transload.shared.registry.options import RegistryDirectory, registry_options
+from transload.shared.sizes import format_size
+
+if TYPE_CHECKING:
+    from transload.import_side.importer import ImportResult
+    from transload.import_side.report import ImportReport
+    from transload.import_side.verification import Verification
+    from transload.import_side.verified_bundle import VerifiedBundle
+    from transload.shared.signing.allowed_signers import AllowedSigners
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+_bundle_argument = click.argument("bundle", type=click.Path(path_type=Path))
+
+
+def _signer_options(*, required: bool) -> Callable[[Command], Command]:
+    def add(command: Command) -> Command:
+        for option in (
+            click.option(
+                "--verify-time", metavar="TIME",
+                help="Check the key's validity at this time (ISO 8601, UTC if it names no zone) instead of now.",
+            ),
+            click.option("--signer", metavar="NAME", help="Only this principal of the trust file will do."),
+            click.option(
+                "--trust", type=click.Path(path_type=Path), required=required, metavar="FILE",
+                envvar="TRANSLOAD_TRUST", show_envvar=True,
+                help='Who may sign: an OpenSSH allowed_signers file whose lines say namespaces="transload-bundle".',
+            ),
+        ):  # fmt: skip
+            command = option(command)
+        return command
+
+    return add
+
+
+_jobs_option = click.option(
+    "--jobs", type=click.IntRange(1, 64), metavar="N", show_default="the processors there are",
+    help="Threads that read, hash and push.",
+)  # fmt: skip
+
+
+@click.command("list")
+@_bundle_argument
+@_signer_options(required=False)
+@json_option
+@pass_command_context
+def list_bundle(
+    context: CommandContext,
+    *,
+    bundle: Path,
+    trust: Path | None,
+    signer: str | None,
+    verify_time: str | None,
+    as_json: bool,
+) -> int:
+    """Show what is in a bundle.
+
+    Without --trust nobody has checked who made it, which is said on standard error; what can be checked without a key
+    (bundle.json and the small files against SHA256SUMS, the sizes of all files) is checked all the same.
+    """
+    from transload.import_side.reporting import listing_json  # noqa: PLC0415 - `--help` need not pay for it
+    from transload.import_side.verified_bundle import VerifiedBundle  # noqa: PLC0415
+
+    del context
+    if signer and trust is None:
+        raise InvalidConfiguration("--signer says who must have signed, but without --trust nothing is checked.")
+    opened = VerifiedBundle.open(
+        bundle, trust=_load_trust(trust), at=_time(verify_time), signer=signer, keep_file_faults=True
+    )
+    opened.close()
+    if opened.signed_by is None:
+        warn("UNVERIFIED: without --trust nobody has checked who made this bundle or whether it was changed.")
+    if as_json:
+        print_json(listing_json(opened))
+    else:
+        _print_listing(opened)
+    for fault in opened.file_faults:
+        _complain(fault)
+    return _exit_code(opened.file_faults)
+
+
+@click.command("verify")
+@_bundle_argument
+@_signer_options(required=True)
+@click.option(
+    "--full", is_flag=True,
+    help="Also the SHA-256 of every chunk file, the digest of every blob, the diff_id of every layer and the headers "
+         "inside the archive. About three times as long.",
+)  # fmt: skip
+@_jobs_option
+@json_option
+@pass_command_context
+def verify(
+    context: CommandContext,
+    *,
+    bundle: Path,
+    trust: Path,
+    signer: str | None,
+    verify_time: str | None,
+    full: bool,
+    jobs: int | None,
+    as_json: bool,
+) -> int:
+    """Check a bundle's signature and every byte of it; name everything that is damaged."""
+    from transload.import_side.reporting import exit_code_of, verification_json  # noqa: PLC0415
+    from transload.import_side.verification import default_jobs, verify_bundle  # noqa: PLC0415
+
+    found = verify_bundle(
+        bundle,
+        trust=_load_trust(trust),
+        at=_time(verify_time),
+        signer=signer,
+        is_full=full,
+        jobs=jobs or default_jobs(),
+        stop=context.stop,
+        progress=context.progress,
+    )
+    if as_json:
+        print_json(verification_json(found))
+        return exit_code_of(found)
+    _print_verification(found)
+    raise_all(found.faults)
+    return EXIT_DONE
+
+
+@click.command("import")
+@_bundle_argument
+@_signer_options(required=True)
+@click.option(
+    "--to", "to", multiple=True, required=True, metavar="TARGET",
+    help="docker[=URL], registry=HOST[/PREFIX], archive=DIR or oci=DIR; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--image", "image", multiple=True, metavar="REFERENCE",
+    help="Only this image: its full reference, or path:tag from any component on; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--rename", multiple=True, metavar="FROM=TO",
+    help="Replace the beginning of a source name, in whole path components; the longest FROM that fits is applied.",
+)  # fmt: skip
+@click.option("--keep-host", is_flag=True, help="Keep the source's host as the first path component at a registry.")
+@click.option(
+    "--on-existing-tag", type=click.Choice(get_args(ExistingTagPolicy)), default="overwrite",
+    help="What to do with a name that stands for another image at the target.",
+)  # fmt: skip
+@click.option("--verify-first", is_flag=True, help="Check every block before the first delivery: all or nothing.")
+@click.option("--allow-older", is_flag=True, help="Accept a bundle older than one accepted before, and go back to it.")
+@click.option("--destination", metavar="NAME", help="The destination name that this importer accepts from now on.")
+@click.option(
+    "--state", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    show_default="/var/lib/transload/state.yml for root, else in ~/.local/state", help="What this importer remembers.",
+)  # fmt: skip
+@click.option(
+    "--work-dir", type=click.Path(path_type=Path, file_okay=False, exists=True), metavar="DIR",
+    help="Where temporary files of this program and its helpers go, instead of the system's folder.",
+)  # fmt: skip
+@click.option(
+    "--report", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a record (JSON)."
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Check the bundle and say what would go where; contact and change nothing."
+)
+@_jobs_option
+@registry_options
+@json_option
+@pass_command_context
+def import_bundle(
+    context: CommandContext,
+    *,
+    bundle: Path,
+    trust: Path,
+    signer: str | None,
+    verify_time: str | None,
+    to: tuple[str, ...],
+    image: tuple[str, ...],
+    rename: tuple[str, ...],
+    keep_host: bool,
+    on_existing_tag: ExistingTagPolicy,
+    verify_first: bool,
+    allow_older: bool,
+    destination: str | None,
+    state: Path | None,
+    work_dir: Path | None,
+    report: Path | None,
+    dry_run: bool,
+    jobs: int | None,
+    registries: RegistryDirectory,
+    as_json: bool,
+) -> int:
+    """Verify a bundle and deliver its images to Docker, a registry or a folder.
+
+    Nothing is delivered unless the signature, every document and the sizes of all files are right. A block that turns
+    out to be damaged costs the images that need it, and no others. What is already at a target is not sent again.
+    """
+    from transload.import_side.importer import ImportRequest  # noqa: PLC0415
+    from transload.import_side.importer import import_bundle as run_import  # noqa: PLC0415
+    from transload.import_side.report import encode  # noqa: PLC0415
+    from transload.import_side.reporting import import_report  # noqa: PLC0415
+    from transload.import_side.target_names import Rename  # noqa: PLC0415
+    from transload.import_side.targets import TargetSpec, open_targets  # noqa: PLC0415
+    from transload.import_side.verification import default_jobs  # noqa: PLC0415
+    from transload.shared.atomic_files import write_atomically  # noqa: PLC0415
+    from transload.shared.state_file import default_state_path  # noqa: PLC0415
+
+    if work_dir is not None:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(work_dir.absolute())
+    allowed = _load_trust(trust)
+    if allowed is None:
+        raise RuntimeError("--trust is required")
+    request = ImportRequest(
+        folder=bundle,
+        trust=allowed,
+        at=_time(verify_time),
+        signer=signer,
+        state_path=state or default_state_path(),
+        images=image,
+        renames=[Rename.parse(text) for text in rename],
+        destination=destination,
+        allow_older=allow_older,
+        verify_first=verify_first,
+        is_dry_run=dry_run,
+        jobs=jobs or default_jobs(),
+    )
+    with open_targets(
+        [TargetSpec.parse(text) for text in to],
+        registries=registries,
+        policy=on_existing_tag,
+        keep_host=keep_host,
+        jobs=jobs or max(4, default_jobs()),
+        stop=context.stop,
+    ) as targets:
+        result = run_import(request, targets, stop=context.stop, progress=context.progress, warn=warn)
+    record = import_report(result, trust)
+    if report is not None:
+        write_atomically(report, encode(record))
+    if as_json:
+        print_json(record)
+    else:
+        _print_import(record)
+    for error in _distinct(result):
+        _complain(error)
+    return result.exit_code
+
+
+def _load_trust(path: Path | None) -> AllowedSigners | None:
+    from transload.shared.signing.allowed_signers import AllowedSigners  # noqa: PLC0415 - cryptography is slow to load
+
+    return None if path is None else AllowedSigners.load(path)
+
+
+def _time(text: str | None) -> datetime:
+    if text is None:
+        return datetime.now(timezone.utc)
+    try:
+        parsed = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))  # Python 3.10 does not know the Z
+    except ValueError as error:
+        raise InvalidConfiguration(
+            f"--verify-time: {text[:50]!r} is no time.", hint="Write it like 2024-05-01T12:00:00Z."
+        ) from error
+    return parsed.astimezone(timezone.utc) if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)
+
+
+def _print_listing(bundle: VerifiedBundle) -> None:
+    from transload.import_side.reporting import image_size  # noqa: PLC0415
+
+    manifest = bundle.manifest
+    trusted = f"signed by {bundle.signed_by.principal}" if bundle.signed_by else "UNVERIFIED"
+    print_text(
+        f"Bundle {manifest.bundle_id} ({trusted}), number {manifest.sequence} for {manifest.destination}, made "
+        f"{manifest.created} by exporter {manifest.exporter[:8]}"
+    )
+    print_table(
+        ("IMAGE", "PLATFORM", "DIGEST", "SIZE"),
+        [
+            (entry.name, entry.platform or "all", entry.digest, format_size(image_size(manifest, entry)))
+            for entry in manifest.images
+        ],
+    )
+    chunks = sum(len(artifact.chunks) for artifact in manifest.artifacts)
+    size = format_size(sum(artifact.size for artifact in manifest.artifacts))
+    print_text(f"{len(manifest.images)} images, {len(manifest.blobs)} blobs, {chunks} chunk files, {size}")
+    for entry in manifest.failed:
+        print_text(f"Not in it: {entry.reference}: {entry.message}")
+    for note in bundle.notes:
+        say(note)
+
+
+def _print_verification(found: Verification) -> None:
+    manifest = found.bundle.manifest
+    signed_by = found.bundle.signed_by
+    rows: list[tuple[str, object]] = [
+        ("bundle", manifest.bundle_id),
+        ("signed by", f"{signed_by.principal} ({signed_by.key_type} {signed_by.fingerprint})" if signed_by else ""),
+        ("files", f"{len(found.bundle.checksums)} named, {len(found.bundle.file_faults)} faults"),
+        ("blocks", f"{found.blocks_intact} of {found.blocks_total} intact"),
+        ("images", f"{found.images_checked} of {len(manifest.images)} consistent"),
+    ]
+    if found.is_full and not found.skipped:
+        rows += [
+            ("chunk files", f"{found.chunks_checked} of {sum(len(one.chunks) for one in manifest.artifacts)} intact"),
+            ("blobs", f"{found.blobs_checked} of {len(manifest.blobs)} intact"),
+            ("layers", f"{found.layers_checked} have their diff_id"),
+        ]
+    print_table(("CHECK", "RESULT"), rows)
+    if found.faults:
+        print_table(
+            ("FILE", "FAULT", "BLOCKS"),
+            [
+                (fault.facts.get("file", ""), fault.reference, _blocks(fault.facts.get("blocks")))
+                for fault in found.faults
+            ],
+        )
+    for text in (*found.skipped, *found.bundle.notes):
+        say(text)
+
+
+def _blocks(numbers: object) -> str:
+    if not isinstance(numbers, list):
+        return ""
+    shown = ", ".join(str(number) for number in numbers[:20])
+    return shown if len(numbers) <= 20 else f"{shown}, ... ({len(numbers)} blocks)"
+
+
+def _print_import(record: ImportReport) -> None:
+    rows: list[tuple[str, ...]] = [
+        (one.image, one.sink, one.target, one.action, one.digest) for one in record.deliveries
+    ]
+    rows += [(one.image, one.sink, one.target, one.error, one.digest) for one in record.failures]
+    print_table(("IMAGE", "TO", "NAME THERE", "RESULT", "DIGEST"), rows)
+    for moved in record.moved:
+        say(f"Moved: {moved.target} on {moved.sink}: {moved.previous} -> {moved.digest}")
+    for delivery in record.deliveries:
+        for note in delivery.notes:
+            say(note)
+    for reference in record.bundle.failed:
+        say(f"The bundle does not hold {reference}, which its exporter was asked for; `transload list` says why.")
+
+
+def _distinct(result: ImportResult) -> list[TransloadError]:
+    """Every failure once, though it may have cost several images."""
+    return list({error.message: error for error in result.failures}.values())
+
+
+def _complain(error: TransloadError) -> None:
+    click.echo(f"transload: {printable(error.message, keep_newlines=True)}", err=True)
+    if error.hint:
+        click.echo(f"  hint: {printable(error.hint)}", err=True)
+    click.echo(f"  [{error.reference}, exit code {error.exit_code}]", err=True)
+
+
+def _exit_code(faults: tuple[TransloadError, ...]) -> int:
+    from transload.shared.errors import Faults  # noqa: PLC0415
+
+    return Faults(faults).exit_code if faults else EXIT_DONE
