@@ -17,8 +17,8 @@ import click
 from transload.shared import console
 from transload.shared.command_context import CommandContext, json_option, pass_command_context
 from transload.shared.console import printable
-from transload.shared.errors import EXIT_BUG, EXIT_DONE, EXIT_USAGE, TransloadError
-from transload.shared.interruption import Interrupted, exit_now, install_handlers
+from transload.shared.errors import EXIT_BUG, EXIT_DONE, EXIT_USAGE, Interrupted, TransloadError
+from transload.shared.interruption import exit_now, install_handlers
 
 __all__ = ["COMMANDS", "CommandContext", "cli", "json_option", "main", "pass_command_context"]
 

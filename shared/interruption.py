@@ -9,7 +9,7 @@ import sys
 import threading
 from types import FrameType
 
-from transload.shared.errors import EXIT_INTERRUPTED, EXIT_TERMINATED
+from transload.shared.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, Interrupted
 from transload.shared.workers import Stop
 
 GRACE_SECONDS = 3.0
@@ -17,18 +17,6 @@ GRACE_SECONDS = 3.0
 every durable write is atomic and journals are replayed."""
 
 _EXIT_CODES = {signal.SIGINT: EXIT_INTERRUPTED, signal.SIGTERM: EXIT_TERMINATED}
-
-
-class Interrupted(BaseException):
-    """Raised in the main thread when a signal arrives; like KeyboardInterrupt it is not an Exception.
-
-    Args:
-        exit_code: 130 for SIGINT, 143 for SIGTERM.
-    """
-
-    def __init__(self, exit_code: int) -> None:
-        super().__init__(exit_code)
-        self.exit_code = exit_code
 
 
 def install_handlers(stop: Stop) -> None:
