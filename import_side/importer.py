@@ -229,8 +229,10 @@ class _Run:
             checksums_digest=str(self._bundle.checksums_digest),
             allow_older=self._request.allow_older,
         )
-        for note in (*self._bundle.notes, *acceptance.notes):
-            warn(note)
+        for note in self._bundle.notes:
+            self._progress.note(note)
+        for note in acceptance.notes:
+            (warn if acceptance.is_new else self._progress.note)(note)
         # 3. Images and their names.
         images, spoiled = self._images()
         plans = [(target, plan_targets(images, self._request.renames, target.name_at)) for target in self._targets]

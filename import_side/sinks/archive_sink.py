@@ -195,7 +195,7 @@ def _digest_in(path: Path) -> str | None:
                 if member.name == "index.json" and member.size <= limits.MAX_MANIFEST_BYTES:
                     file = archive.extractfile(member)
                     index = msgspec.json.decode(file.read() if file else b"")
-                    return str(Digest.parse(str(index["manifests"][0]["digest"])))
+                    return str(Digest.parse(str(index["manifests"][-1]["digest"])))
     except (OSError, tarfile.TarError, msgspec.DecodeError, LookupError, TypeError, TransloadError):
         pass
     return None

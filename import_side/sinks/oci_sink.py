@@ -1,8 +1,9 @@
 """Delivers images into one OCI image layout that they share: `--to oci=DIR`.
 
-`skopeo copy oci:DIR:registry.example/team/app:1.0 ...` reads them: each is named by its full reference. Blobs come
-first, each under its name only when it is complete; the index comes last and is replaced as a whole
-(OCI image-spec, image-layout.md). What somebody else put into the layout stays there.
+`skopeo copy oci:DIR:registry.example/team/app:1.0 ...` reads them: each is named by its full reference, and images of
+Docker's media types have a door (`archive_layout.oci_door`). Blobs come first, each under its name only when it is
+complete; the index comes last and is replaced as a whole (OCI image-spec, image-layout.md). What somebody else put
+into the layout stays there.
 """
 
 from __future__ import annotations
@@ -11,18 +12,19 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from transload.import_side.sinks.base import BlobSource, Delivery, ExistingTagPolicy, Wanted
 from transload.import_side.sinks.folders import make_folder, require_space
-from transload.manifests.archive_layout import blob_path
+from transload.manifests.archive_layout import blob_path, oci_door
 from transload.shared import limits
 from transload.shared.atomic_files import read_bounded, rename, reporting_write_errors, write_atomically
 from transload.shared.digests import Digest
 from transload.shared.errors import Locked, PathMissing, TagConflict, TargetCannotHold
-from transload.shared.image import OCI_INDEX, OCI_MANIFEST, Descriptor
+from transload.shared.image import OCI_INDEX, Descriptor
 from transload.shared.progress import Progress, Stage
 from transload.shared.references import Reference
 from transload.shared.workers import Outcome, Stop, attempt
@@ -111,11 +113,17 @@ class OciSink:
                 self._write_blob(descriptor, blobs, stop)
                 bytes_sent += descriptor.size_bytes
             stage.advance(descriptor.size_bytes)
-        if previous == str(one.image.digest) and not bytes_sent:
+        door = self._door(one)
+        if previous == str(one.image.digest) and not bytes_sent and (door is None or self._is_intact(door[0], stop)):
             return Delivery(one, "already-there", one.image.digest)
-        self._name(one)
+        if door is not None:
+            path = self.folder / blob_path(door[0].digest)
+            with reporting_write_errors(path):
+                path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            write_atomically(path, door[1])
+        self._name(one, None if door is None else door[0])
         moved = previous if previous != str(one.image.digest) else None
-        return Delivery(one, "delivered", one.image.digest, moved, bytes_sent, _notes(one))
+        return Delivery(one, "delivered", one.image.digest, moved, bytes_sent)
 
     def _write_blob(self, descriptor: Descriptor, blobs: BlobSource, stop: Stop) -> None:
         path = self.folder / blob_path(descriptor.digest)
@@ -165,29 +173,33 @@ class OciSink:
     def _named(self, one: Wanted) -> str | None:
         """The digest that the layout has for a name."""
         name = _reference_name(one)
-        for entry in self._read_index()["manifests"]:
+        for entry in reversed(self._read_index()["manifests"]):  # a door stands before its image
             if name is None and entry.get("digest") == str(one.image.digest):
                 return str(one.image.digest)
             if name is not None and _annotations(entry).get(REFERENCE_NAME) == name:
                 return str(entry.get("digest"))
         return None
 
-    def _name(self, one: Wanted) -> None:
+    @staticmethod
+    def _door(one: Wanted) -> tuple[Descriptor, bytes] | None:
+        raw = oci_door(replace(one.image, name=Reference.parse(one.target)))
+        return None if raw is None else (Descriptor(OCI_INDEX, Digest.of(raw), len(raw)), raw)
+
+    def _name(self, one: Wanted, door: Descriptor | None) -> None:
         """Put the image into index.json, as the last step."""
         name, index = _reference_name(one), self._read_index()
-        entry: dict[str, object] = {
-            "mediaType": one.image.root.media_type,
-            "digest": str(one.image.digest),
-            "size": len(one.image.root.raw),
-        }
+        entry = _entry(one.image.root.descriptor)
+        entries = [entry]
         if name is not None:
             entry["annotations"] = {REFERENCE_NAME: name, _CONTAINERD_NAME: name}
+        if door is not None:
+            entries.insert(0, {**_entry(door), "annotations": {REFERENCE_NAME: name}})
         others = [
             other
             for other in index["manifests"]
             if (_annotations(other).get(REFERENCE_NAME) != name if name else other.get("digest") != entry["digest"])
         ]
-        content = msgspec.json.encode({**index, "manifests": [*others, entry]}, order="sorted")
+        content = msgspec.json.encode({**index, "manifests": [*others, *entries]}, order="sorted")
         write_atomically(self.folder / "index.json", content)
 
     def _require_layout(self) -> None:
@@ -243,20 +255,17 @@ class OciSink:
         self._lock = descriptor
 
 
-def _notes(one: Wanted) -> tuple[str, ...]:
-    if one.image.root.media_type in (OCI_MANIFEST, OCI_INDEX):
-        return ()
-    # Tried with skopeo 1.9: "no descriptor found for reference".
-    note = (
-        f"{one.target} is of Docker's media type {one.image.root.media_type}; skopeo's oci: transport does not find "
-        "such images in a layout. An archive (--to archive=DIR) is read by its docker-archive: transport."
-    )
-    return (note,)
-
-
 def _reference_name(one: Wanted) -> str | None:
     target = Reference.parse(one.target)
     return str(target.with_digest(None)) if target.tag else None
+
+
+def _entry(descriptor: Descriptor) -> dict[str, object]:
+    return {
+        "mediaType": descriptor.media_type,
+        "digest": str(descriptor.digest),
+        "size": descriptor.size_bytes,
+    }
 
 
 def _annotations(entry: dict[str, Any]) -> dict[str, Any]:
