@@ -171,11 +171,8 @@ class _Resolver:
                 found=str(found),
                 wanted=str(wanted),
             )
-        if not same_machine:
-            return image
-        return replace(
-            image, platform=claimed, manifests=tuple(replace(one, platform=claimed) for one in image.manifests)
-        )
+        # The manifest keeps what its config says: that alone can be read from the bundle again.
+        return replace(image, platform=claimed) if same_machine else image
 
     def _document(self, descriptor: Descriptor) -> ManifestDocument:
         document = self.client.get_manifest(self.wanted.reference.path, str(descriptor.digest))

@@ -197,3 +197,5 @@ def _replace_previous(path: Path) -> None:
     except OSError:  # no hard links here (FAT, some network file systems)
         write_new(link, path.read_bytes(), mode=path.stat().st_mode & 0o777)
     link.replace(previous)
+    with contextlib.suppress(FileNotFoundError):
+        link.unlink()  # rename(2) leaves both names if they are one file: a run was killed after this line before
