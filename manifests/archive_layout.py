@@ -4,8 +4,8 @@ Given the same images it is always the same bytes: fixed tar headers, fixed orde
 plans with it, sinks stream with it, and `verify --full` compares an archive's own headers with it.
 
 Order: `oci-layout`, `index.json`, `manifest.json`, the directory entries `blobs/` and `blobs/<algorithm>/`
-(Apptainer needs them), then every blob once in graph order. Sources: OCI image-spec image-layout.md; the
-docker-save format as read by moby's image/tarexport.
+(Apptainer needs them), the doors (`oci_door`), then every blob once in graph order. Sources: OCI image-spec
+image-layout.md; the docker-save format as read by moby's image/tarexport.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 from transload.shared.digests import Digest
-from transload.shared.image import OCI_INDEX, Descriptor, Image, ImageManifest
+from transload.shared.image import OCI_INDEX, OCI_MANIFEST, Descriptor, Image, ImageManifest
 from transload.shared.platforms import DEFAULT_PLATFORM
 
 TAR_BLOCK_BYTES = 512
@@ -140,6 +140,9 @@ def hybrid_archive(images: Sequence[Image]) -> ArchiveLayout:
     plan.add_directory("blobs/")
     for algorithm in sorted({descriptor.digest.algorithm for descriptor in descriptors}):
         plan.add_directory(f"blobs/{algorithm}/")
+    doors = {Digest.of(door): door for image in images if (door := oci_door(image)) is not None}
+    for digest, door in doors.items():
+        plan.add_bytes(blob_path(digest), door)
     for descriptor in descriptors:
         plan.add_blob(blob_path(descriptor.digest), descriptor.digest, descriptor.size_bytes)
     return plan.finish()
@@ -171,6 +174,8 @@ def index_json(images: Sequence[Image]) -> bytes:
     """The archive's `index.json`: one entry an image, named by its full reference.
 
     A bare tag would collide between repositories, so both annotations that readers look at carry the full name.
+    A door stands before the entry of its image: skopeo takes the first entry that it understands, and containerd, which
+    takes every one, keeps the last of a name: the image itself.
     """
     entries = []
     for image in images:
@@ -185,8 +190,47 @@ def index_json(images: Sequence[Image]) -> bytes:
         }
         if annotations:
             entry["annotations"] = annotations
+        door = oci_door(image)
+        if door is not None:
+            entries.append({
+                "mediaType": OCI_INDEX,
+                "digest": str(Digest.of(door)),
+                "size": len(door),
+                "annotations": {"org.opencontainers.image.ref.name": str(image.name.with_digest(None))},
+            })  # fmt: skip
         entries.append(entry)
     return _canonical_json({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries})
+
+
+def oci_door(image: Image) -> bytes | None:
+    """An OCI index through which skopeo finds an image whose own document is of Docker's kind.
+
+    `oci-archive:FILE:REFERENCE` looks at entries of OCI's two media types only, so that it would not find most of NGC's
+    images. Through the door it copies the image with its original digest.
+
+    Returns:
+        The index of the image's runnable manifests, or None for an image that needs none: an OCI image, or one
+        without a tag, which nobody can ask for by name.
+    """
+    runnable = [manifest for manifest in image.manifests if manifest.is_runnable]
+    if image.name.tag is None or image.root.media_type in (OCI_MANIFEST, OCI_INDEX) or not runnable:
+        return None
+    return _canonical_json({
+        "schemaVersion": 2,
+        "mediaType": OCI_INDEX,
+        "manifests": [_door_entry(manifest) for manifest in runnable],
+    })  # fmt: skip
+
+
+def _door_entry(manifest: ImageManifest) -> dict[str, object]:
+    platform = manifest.platform or DEFAULT_PLATFORM
+    fields = {"os": platform.os, "architecture": platform.architecture, "variant": platform.variant}
+    return {
+        "mediaType": manifest.document.media_type,
+        "digest": str(manifest.document.digest),
+        "size": len(manifest.document.raw),
+        "platform": {key: value for key, value in fields.items() if value},
+    }
 
 
 def manifest_json(images: Sequence[Image]) -> bytes:

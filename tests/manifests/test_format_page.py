@@ -75,7 +75,9 @@ def archive_from_the_page(images: Sequence[tuple[str, str]], blobs: dict[str, by
         images: Name without its digest part, and digest, of each.
         blobs: Content by digest.
     """
-    index_entries, manifest_entries = [], []
+    index_entries: list[dict[str, Any]] = []
+    manifest_entries: list[dict[str, Any]] = []
+    doors: dict[str, bytes] = {}
     groups: list[list[str]] = [[], [], []]
     for name, root in images:
         documents: dict[str, dict[str, Any]] = {}
@@ -88,8 +90,15 @@ def archive_from_the_page(images: Sequence[tuple[str, str]], blobs: dict[str, by
         entry = {"mediaType": documents[root]["mediaType"], "digest": root, "size": len(blobs[root])}
         if has_tag:
             entry["annotations"] = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name}
-        index_entries.append(entry)
         runnable = [manifest for manifest in manifests if is_runnable(manifest)]
+        if has_tag and runnable and "docker" in documents[root]["mediaType"]:
+            door = door_to({digest: one for digest, one in documents.items() if one in runnable}, blobs)
+            doors["sha256:" + hashlib.sha256(door).hexdigest()] = door
+            index_entries.append({
+                "mediaType": "application/vnd.oci.image.index.v1+json", "digest": list(doors)[-1], "size": len(door),
+                "annotations": {"org.opencontainers.image.ref.name": name},
+            })  # fmt: skip
+        index_entries.append(entry)
         ours = [one for one in runnable if machine(one, blobs) == ("linux", "amd64")] or runnable
         if ours:
             manifest_entries.append({
@@ -109,9 +118,25 @@ def archive_from_the_page(images: Sequence[tuple[str, str]], blobs: dict[str, by
     archive = b"".join(header(name, len(content)) + padded(content) for name, content in members)
     for folder in ("blobs/", *sorted({f"blobs/{digest.partition(':')[0]}/" for digest in order})):
         archive += header(folder, 0, b"5", b"0000755\0")
+    for digest, door in doors.items():
+        archive += header(path_of(digest), len(door)) + padded(door)
     for digest in order:
         archive += header(path_of(digest), len(blobs[digest])) + padded(blobs[digest])
     return archive + bytes(1024)
+
+
+def door_to(manifests: dict[str, dict[str, Any]], blobs: dict[str, bytes]) -> bytes:
+    """2.3: an OCI index of these manifests."""
+    entries = []
+    for digest, manifest in manifests.items():
+        config = json.loads(blobs[manifest["config"]["digest"]])
+        entries.append({
+            "digest": digest, "mediaType": manifest["mediaType"], "size": len(blobs[digest]),
+            "platform": {key: config[key] for key in ("os", "architecture", "variant") if config.get(key)},
+        })  # fmt: skip
+    return canonical({
+        "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": entries,
+    })  # fmt: skip
 
 
 def machine(manifest: dict[str, Any], blobs: dict[str, bytes]) -> tuple[str, str]:
