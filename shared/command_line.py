@@ -68,7 +68,7 @@ COMMANDS = {
     ),
     "verify": CommandEntry(
         _IMPORT, "transload.import_side.cli", "verify",
-        "Check a bundle's signature and every byte of it.",
+        "Check a bundle's signature and every byte of it; name everything that is damaged.",
     ),
     "import": CommandEntry(
         _IMPORT, "transload.import_side.cli", "import_bundle",
