@@ -38,6 +38,12 @@ class TransloadError(Exception):
     exit_code: ClassVar[int] = EXIT_BUG
     reference: ClassVar[str] = "internal-error"
 
+    def __init_subclass__(cls, *, exit_code: int | None = None, reference: str = "") -> None:
+        """Give a class its exit code and its name for machines; a class without inherits both."""
+        super().__init_subclass__()
+        if exit_code is not None:
+            cls.exit_code, cls.reference = exit_code, reference
+
     def __init__(self, message: str, *, hint: str = "", **facts: object) -> None:
         super().__init__(message)
         self.message = message
@@ -53,431 +59,257 @@ class TransloadError(Exception):
 # --- 10-19: the request -------------------------------------------------------------------------------------
 
 
-class InvalidReference(TransloadError):
+class InvalidReference(TransloadError, exit_code=10, reference="invalid-reference"):
     """Text that is not an image reference, platform or digest."""
 
-    exit_code = 10
-    reference = "invalid-reference"
 
-
-class InvalidImageList(TransloadError):
+class InvalidImageList(TransloadError, exit_code=11, reference="invalid-image-list"):
     """The image list file is not readable, not YAML, or not of the documented shape."""
 
-    exit_code = 11
-    reference = "invalid-image-list"
 
-
-class InvalidConfiguration(TransloadError):
+class InvalidConfiguration(TransloadError, exit_code=12, reference="invalid-configuration"):
     """Options that contradict each other, or a value out of its range."""
 
-    exit_code = 12
-    reference = "invalid-configuration"
 
-
-class KeyUnusable(TransloadError):
+class KeyUnusable(TransloadError, exit_code=13, reference="key-unusable"):
     """A signing key file is missing, encrypted without a passphrase, too weak or of an unsupported type."""
 
-    exit_code = 13
-    reference = "key-unusable"
 
-
-class UnfinishedBundle(TransloadError):
+class UnfinishedBundle(TransloadError, exit_code=14, reference="unfinished-bundle"):
     """Another request for the same destination has not been finished."""
 
-    exit_code = 14
-    reference = "unfinished-bundle"
 
-
-class NothingSelected(TransloadError):
+class NothingSelected(TransloadError, exit_code=15, reference="nothing-selected"):
     """The request matches no image at all."""
 
-    exit_code = 15
-    reference = "nothing-selected"
 
-
-class StateUnreadable(TransloadError):
+class StateUnreadable(TransloadError, exit_code=16, reference="state-unreadable"):
     """state.yml exists but cannot be understood; the run never starts from nothing instead."""
 
-    exit_code = 16
-    reference = "state-unreadable"
 
-
-class StateConflict(TransloadError):
+class StateConflict(TransloadError, exit_code=17, reference="state-conflict"):
     """state.yml was edited while the run was going on; the run's own version was written beside it."""
 
-    exit_code = 17
-    reference = "state-conflict"
 
-
-class TargetNamesCollide(TransloadError):
+class TargetNamesCollide(TransloadError, exit_code=18, reference="target-names-collide"):
     """Two source references fall on one target name."""
 
-    exit_code = 18
-    reference = "target-names-collide"
 
-
-class CredentialsUnusable(TransloadError):
+class CredentialsUnusable(TransloadError, exit_code=19, reference="credentials-unusable"):
     """A credential source (file, standard input, helper, docker's config.json) cannot be read."""
-
-    exit_code = 19
-    reference = "credentials-unusable"
 
 
 # --- 20-29: the source registry -----------------------------------------------------------------------------
 
 
-class RegistryError(TransloadError):
+class RegistryError(TransloadError, exit_code=20, reference="registry-error"):
     """Base of what goes wrong while talking to a registry; never raised itself."""
 
-    exit_code = 20
-    reference = "registry-error"
 
-
-class RegistryUnreachable(RegistryError):
+class RegistryUnreachable(RegistryError, exit_code=21, reference="registry-unreachable"):
     """No connection: name, refused, timeout, TLS. The facts name the host."""
 
-    exit_code = 21
-    reference = "registry-unreachable"
 
-
-class NotFoundInRegistry(RegistryError):
+class NotFoundInRegistry(RegistryError, exit_code=22, reference="not-found-in-registry"):
     """The registry has no such repository, tag, manifest or blob."""
 
-    exit_code = 22
-    reference = "not-found-in-registry"
 
-
-class RegistryLoginRefused(RegistryError):
+class RegistryLoginRefused(RegistryError, exit_code=23, reference="registry-login-refused"):
     """The registry or its token server refuses the credentials, or wants some and none are known."""
 
-    exit_code = 23
-    reference = "registry-login-refused"
 
-
-class RegistryProtocolError(RegistryError):
+class RegistryProtocolError(RegistryError, exit_code=24, reference="registry-protocol-error"):
     """An answer that a registry may not give: HTML, a manifest of the wrong shape, a wrong range."""
 
-    exit_code = 24
-    reference = "registry-protocol-error"
 
-
-class ContentMismatch(RegistryError):
+class ContentMismatch(RegistryError, exit_code=25, reference="content-mismatch"):
     """Bytes that are not those that the digest or size promised."""
 
-    exit_code = 25
-    reference = "content-mismatch"
 
-
-class UnsupportedImage(RegistryError):
+class UnsupportedImage(RegistryError, exit_code=26, reference="unsupported-image"):
     """Schema 1, foreign layers, an unknown media type or digest algorithm."""
 
-    exit_code = 26
-    reference = "unsupported-image"
 
-
-class PlatformNotFound(RegistryError):
+class PlatformNotFound(RegistryError, exit_code=27, reference="platform-not-found"):
     """The image has no manifest for the platform asked for, or is labelled as another one."""
 
-    exit_code = 27
-    reference = "platform-not-found"
 
-
-class RegistryBusy(RegistryError):
+class RegistryBusy(RegistryError, exit_code=28, reference="registry-busy"):
     """429 or 5xx still after the bounded retries, or a Retry-After beyond the cap."""
 
-    exit_code = 28
-    reference = "registry-busy"
 
-
-class InsecureRefused(RegistryError):
+class InsecureRefused(RegistryError, exit_code=29, reference="insecure-refused"):
     """A redirect or realm that leaves https, crosses to a link-local address, or would leak credentials."""
-
-    exit_code = 29
-    reference = "insecure-refused"
 
 
 # --- 30-39: a local engine ----------------------------------------------------------------------------------
 
 
-class EngineUnavailable(TransloadError):
+class EngineUnavailable(TransloadError, exit_code=30, reference="engine-unavailable"):
     """No Docker daemon (or other engine) answers where it was looked for."""
 
-    exit_code = 30
-    reference = "engine-unavailable"
 
-
-class EngineFailed(TransloadError):
+class EngineFailed(TransloadError, exit_code=31, reference="engine-failed"):
     """The engine answered with an error that is not about an image's content."""
-
-    exit_code = 31
-    reference = "engine-failed"
 
 
 # --- 40-49: the medium and local files ----------------------------------------------------------------------
 
 
-class PathMissing(TransloadError):
+class PathMissing(TransloadError, exit_code=40, reference="path-missing"):
     """A file or directory that must exist does not."""
 
-    exit_code = 40
-    reference = "path-missing"
 
-
-class NotEnoughSpace(TransloadError):
+class NotEnoughSpace(TransloadError, exit_code=41, reference="not-enough-space"):
     """A file system cannot hold what is to be written; the facts give needed and available bytes."""
 
-    exit_code = 41
-    reference = "not-enough-space"
 
-
-class ReadFailed(TransloadError):
+class ReadFailed(TransloadError, exit_code=42, reference="read-failed"):
     """The operating system could not read a file that is there."""
 
-    exit_code = 42
-    reference = "read-failed"
 
-
-class WriteFailed(TransloadError):
+class WriteFailed(TransloadError, exit_code=43, reference="write-failed"):
     """The operating system could not write, sync or rename a file."""
 
-    exit_code = 43
-    reference = "write-failed"
 
-
-class FileTooLarge(TransloadError):
+class FileTooLarge(TransloadError, exit_code=44, reference="file-too-large"):
     """The file system or a limit allows no file of this size."""
 
-    exit_code = 44
-    reference = "file-too-large"
 
-
-class AlreadyExists(TransloadError):
+class AlreadyExists(TransloadError, exit_code=45, reference="already-exists"):
     """Something is already where a new file is to be made, and it is never overwritten."""
 
-    exit_code = 45
-    reference = "already-exists"
 
-
-class Locked(TransloadError):
+class Locked(TransloadError, exit_code=46, reference="locked"):
     """Another run holds the lock on the same state or folder."""
 
-    exit_code = 46
-    reference = "locked"
 
-
-class CopyDiffers(TransloadError):
+class CopyDiffers(TransloadError, exit_code=47, reference="copy-differs"):
     """What was read back from the medium is not what was written to it."""
-
-    exit_code = 47
-    reference = "copy-differs"
 
 
 # --- 50-59: the bundle's format -----------------------------------------------------------------------------
 
 
-class NotABundle(TransloadError):
+class NotABundle(TransloadError, exit_code=50, reference="not-a-bundle"):
     """The directory holds no bundle, or an unfinished one."""
 
-    exit_code = 50
-    reference = "not-a-bundle"
 
-
-class MalformedBundle(TransloadError):
+class MalformedBundle(TransloadError, exit_code=51, reference="malformed-bundle"):
     """A document of the bundle breaks the format: parse error, duplicate key, impossible offset."""
 
-    exit_code = 51
-    reference = "malformed-bundle"
 
-
-class UnnamedFile(TransloadError):
+class UnnamedFile(TransloadError, exit_code=52, reference="unnamed-file"):
     """A file in the bundle directory that SHA256SUMS does not name."""
 
-    exit_code = 52
-    reference = "unnamed-file"
 
-
-class UnsupportedVersion(TransloadError):
+class UnsupportedVersion(TransloadError, exit_code=53, reference="unsupported-version"):
     """The bundle was written for a later format version, or requires what this version cannot do."""
-
-    exit_code = 53
-    reference = "unsupported-version"
 
 
 # --- 60-69: integrity ---------------------------------------------------------------------------------------
 
 
-class BundleFileMissing(TransloadError):
+class BundleFileMissing(TransloadError, exit_code=60, reference="bundle-file-missing"):
     """A file that the bundle names is not there."""
 
-    exit_code = 60
-    reference = "bundle-file-missing"
 
-
-class BundleFileWrongSize(TransloadError):
+class BundleFileWrongSize(TransloadError, exit_code=61, reference="bundle-file-wrong-size"):
     """A file of the bundle is shorter or longer than it must be."""
 
-    exit_code = 61
-    reference = "bundle-file-wrong-size"
 
-
-class BundleFileDamaged(TransloadError):
+class BundleFileDamaged(TransloadError, exit_code=62, reference="bundle-file-damaged"):
     """A file of the bundle does not have its digest."""
 
-    exit_code = 62
-    reference = "bundle-file-damaged"
 
-
-class BlockDamaged(TransloadError):
+class BlockDamaged(TransloadError, exit_code=63, reference="block-damaged"):
     """One or more 4 MiB blocks of an artifact do not have their digests; the facts name chunk and blocks."""
 
-    exit_code = 63
-    reference = "block-damaged"
 
-
-class BlobDamaged(TransloadError):
+class BlobDamaged(TransloadError, exit_code=64, reference="blob-damaged"):
     """A blob inside the archive does not have its digest although its blocks are intact."""
 
-    exit_code = 64
-    reference = "blob-damaged"
 
-
-class LayerContentDiffers(TransloadError):
+class LayerContentDiffers(TransloadError, exit_code=65, reference="layer-content-differs"):
     """A layer, decompressed, does not have the diff_id that its config names."""
 
-    exit_code = 65
-    reference = "layer-content-differs"
 
-
-class ArchiveInconsistent(TransloadError):
+class ArchiveInconsistent(TransloadError, exit_code=66, reference="archive-inconsistent"):
     """The archive's own headers or index disagree with bundle.json."""
-
-    exit_code = 66
-    reference = "archive-inconsistent"
 
 
 # --- 70-79: authenticity ------------------------------------------------------------------------------------
 
 
-class SignatureMissing(TransloadError):
+class SignatureMissing(TransloadError, exit_code=70, reference="signature-missing"):
     """The bundle has no signature file."""
 
-    exit_code = 70
-    reference = "signature-missing"
 
-
-class SignatureMalformed(TransloadError):
+class SignatureMalformed(TransloadError, exit_code=71, reference="signature-malformed"):
     """A signature file is not a well-formed SSHSIG of the supported kind."""
 
-    exit_code = 71
-    reference = "signature-malformed"
 
-
-class SignatureInvalid(TransloadError):
+class SignatureInvalid(TransloadError, exit_code=72, reference="signature-invalid"):
     """The signature is not one of SHA256SUMS by the key that it names."""
 
-    exit_code = 72
-    reference = "signature-invalid"
 
-
-class SignerUnknown(TransloadError):
+class SignerUnknown(TransloadError, exit_code=73, reference="signer-unknown"):
     """No line of the trust file admits the key that signed, for this namespace and signer name."""
 
-    exit_code = 73
-    reference = "signer-unknown"
 
-
-class SignerOutOfTime(TransloadError):
+class SignerOutOfTime(TransloadError, exit_code=74, reference="signer-out-of-time"):
     """The key is trusted, but not at the time of verification."""
 
-    exit_code = 74
-    reference = "signer-out-of-time"
 
-
-class WrongDestination(TransloadError):
+class WrongDestination(TransloadError, exit_code=75, reference="wrong-destination"):
     """The bundle was made for another destination than the one pinned here."""
 
-    exit_code = 75
-    reference = "wrong-destination"
 
-
-class OlderSequence(TransloadError):
+class OlderSequence(TransloadError, exit_code=76, reference="older-sequence"):
     """The bundle is older than one already accepted from the same exporter."""
 
-    exit_code = 76
-    reference = "older-sequence"
 
-
-class KeyTypeUnsupported(TransloadError):
+class KeyTypeUnsupported(TransloadError, exit_code=77, reference="key-type-unsupported"):
     """Certificates, cert-authority lines, security keys, weak RSA, unknown algorithms."""
 
-    exit_code = 77
-    reference = "key-type-unsupported"
 
-
-class TrustFileUnusable(TransloadError):
+class TrustFileUnusable(TransloadError, exit_code=78, reference="trust-file-unusable"):
     """The allowed_signers file cannot be read or has a line that cannot be understood."""
 
-    exit_code = 78
-    reference = "trust-file-unusable"
 
-
-class BundleIdReused(TransloadError):
+class BundleIdReused(TransloadError, exit_code=79, reference="bundle-id-reused"):
     """Another bundle of the same id, with other content, was seen before: one of the two is not what it says."""
-
-    exit_code = 79
-    reference = "bundle-id-reused"
 
 
 # --- 80-89: delivery ----------------------------------------------------------------------------------------
 
 
-class TargetLoginRefused(TransloadError):
+class TargetLoginRefused(TransloadError, exit_code=80, reference="target-login-refused"):
     """The internal registry refuses the credentials, or the project does not exist there."""
 
-    exit_code = 80
-    reference = "target-login-refused"
 
-
-class TargetUnreachable(TransloadError):
+class TargetUnreachable(TransloadError, exit_code=81, reference="target-unreachable"):
     """The internal registry or its token server cannot be reached."""
 
-    exit_code = 81
-    reference = "target-unreachable"
 
-
-class PushFailed(TransloadError):
+class PushFailed(TransloadError, exit_code=82, reference="push-failed"):
     """The internal registry did not take a blob, manifest or tag."""
 
-    exit_code = 82
-    reference = "push-failed"
 
-
-class LoadFailed(TransloadError):
+class LoadFailed(TransloadError, exit_code=83, reference="load-failed"):
     """The Docker daemon did not take the image, or took it and cannot use it."""
 
-    exit_code = 83
-    reference = "load-failed"
 
-
-class DeliveredDigestDiffers(TransloadError):
+class DeliveredDigestDiffers(TransloadError, exit_code=84, reference="delivered-digest-differs"):
     """What the target now holds is not what was sent."""
 
-    exit_code = 84
-    reference = "delivered-digest-differs"
 
-
-class TagConflict(TransloadError):
+class TagConflict(TransloadError, exit_code=85, reference="tag-conflict"):
     """The target's tag names another image, and the policy or the target forbids moving it."""
 
-    exit_code = 85
-    reference = "tag-conflict"
 
-
-class TargetCannotHold(TransloadError):
+class TargetCannotHold(TransloadError, exit_code=86, reference="target-cannot-hold"):
     """The target kind has no way to hold this image (platform, name, size)."""
-
-    exit_code = 86
-    reference = "target-cannot-hold"
 
 
 class Faults(TransloadError):
