@@ -186,7 +186,8 @@ class ImageDelivery:
 
         # 3. The image, without a name, unless the daemon holds it already and it works.
         before = self._engine.inspect(str(chosen.image_id))
-        if before is None or not self._is_usable(chosen, chosen.image_id):
+        is_there = before is not None and self._is_usable(chosen, chosen.image_id)
+        if not is_there or self._name_in_archive(chosen) is not None:
             try:
                 self._load(chosen)
                 self._prove(chosen)
@@ -198,10 +199,11 @@ class ImageDelivery:
 
         # 4. The name, last.
         if self._target.tag is not None:
-            self._engine.tag(chosen.image_id, self._target.with_digest(None))
-        elif self._engine.inspect(str(self._target)) is None:
-            self._notes.append(f"loaded without a name, which Docker needs a tag for; use its id {chosen.image_id}")
-        return self._delivery(chosen, "delivered", previous=str(moved.image_id) if moved else None)
+            self._engine.tag(chosen.image_id, self._target)
+            return self._delivery(chosen, "delivered", previous=str(moved.image_id) if moved else None)
+        if self._engine.inspect(str(self._target)) is None:
+            self._notes.append(f"Docker keeps no name without a tag here: use its id {chosen.image_id}")
+        return self._delivery(chosen, "already-there" if is_there and not self._sent_bytes else "delivered")
 
     def _choose(self) -> _Chosen:
         info = self._engine.info()
@@ -218,8 +220,13 @@ class ImageDelivery:
             self._notes.append(f"the index's image for {manifest.platform}: {manifest.document.digest}")
         if manifest.platform is not None and not manifest.platform.satisfies(info.platform):
             self._notes.append(f"for {manifest.platform}; this daemon runs {info.platform} and may not run it")
+        nameless = self._target.with_digest(manifest.document.digest)
         single = replace(
-            image, name=self._target, documents=(manifest.document,), manifests=(manifest,), platform=manifest.platform
+            image,
+            name=replace(nameless, tag=None),
+            documents=(manifest.document,),
+            manifests=(manifest,),
+            platform=manifest.platform,
         )
         if info.store == "layers":
             image_id = manifest.config.digest
@@ -247,9 +254,10 @@ class ImageDelivery:
         return layer_store_archive(chosen.manifest, chosen.config, self._blobs, held, reads_zstd=reads_zstd)
 
     def _name_in_archive(self, chosen: _Chosen) -> str | None:
-        """A digest cannot be given as a name later, but in the archive; it must be that of what is sent."""
-        is_by_digest = self._target.tag is None and self._target.digest == chosen.image.digest
-        return str(self._target) if is_by_digest else None
+        """A digest cannot be given as a name later; the containerd store takes it from the archive, if it is true."""
+        if self._engine.info().store != "containerd" or self._target.tag is not None:
+            return None
+        return str(self._target) if self._target.digest == chosen.image.digest else None
 
     def _send(self, archive: DockerArchive) -> None:
         name = str(self._target)

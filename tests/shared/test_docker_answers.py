@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -130,13 +129,7 @@ def test_who_is_not_docker_is_not_taken_for_it(script: ScriptedDocker) -> None:
         DockerEngine(script.url).info()
 
 
-def free_url() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
-
-
-@pytest.mark.parametrize("url", ["unix:///nowhere/docker.sock", free_url(), "gopher://x", "tcp://:x"])
+@pytest.mark.parametrize("url", ["unix:///nowhere/docker.sock", "tcp://127.0.0.1:9", "gopher://x", "tcp://:x"])
 def test_no_docker_is_said_in_one_sentence_with_what_else_there_is(url: str) -> None:
     with pytest.raises(EngineUnavailable) as caught:
         DockerEngine(url).info()
@@ -146,7 +139,6 @@ def test_no_docker_is_said_in_one_sentence_with_what_else_there_is(url: str) -> 
 
 
 def test_ssh_without_paramiko_says_what_to_do() -> None:
-    pytest.importorskip("docker")
     with contextlib.suppress(ImportError):
         import paramiko  # type: ignore[import-untyped]  # noqa: F401, PLC0415
 

@@ -71,7 +71,9 @@ class DockerDaemon:
     def tags(self) -> dict[str, str]:
         """Every tag and the image id that it stands for."""
         with contextlib.closing(self.client()) as client:
-            return {tag: image["Id"] for image in client.images() for tag in image["RepoTags"] or ()}
+            return {
+                tag: image["Id"] for image in client.images() for tag in image["RepoTags"] or () if "<none>" not in tag
+            }
 
     def image_ids(self) -> set[str]:
         """Every image, untagged ones included."""
