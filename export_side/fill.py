@@ -96,9 +96,7 @@ class Filler:
                     elif outcome.error is None:
                         if outcome.result:
                             self.finished(outcome.item.digest)
-                    elif isinstance(outcome.error, PERMANENT_ERRORS):
-                        self._failures[outcome.item.digest] = outcome.error
-                    else:
+                    elif outcome.item.digest not in self._failures:
                         raise outcome.error
         return dict(self._failures)
 
@@ -120,7 +118,11 @@ class Filler:
             self.files.write(piece.offset, content)
             self._stage.advance(piece.size_bytes - start)
         elif self._is_wanted(piece.digest):
-            self._fetch(piece, start, hasher)
+            try:
+                self._fetch(piece, start, hasher)
+            except PERMANENT_ERRORS as error:
+                self._failures[piece.digest] = error  # noted here, so that this worker's next blob knows
+                raise
         else:
             return False
         self.journal.record(piece.digest, piece.size_bytes)
