@@ -21,8 +21,8 @@ MAY_IMPORT = {
 # An engine can be replaced, and its exceptions translated, where it has one door.
 DOORS = {
     "docker": {"shared/docker_engine.py", "shared/registry/docker_login.py"},
-    "requests": {"shared/docker_engine.py"},  # docker-py's errors are partly its
-    "urllib3": {"shared/registry/transport.py", "shared/docker_engine.py"},
+    "requests": {"shared/registry/connections.py", "shared/docker_engine.py"},  # the latter for errors of docker-py
+    "urllib3": {"shared/registry/connections.py"},
     "zstandard": {"shared/compression.py"},
     "yaml": {"shared/yaml_files.py"},
     "cryptography": {"shared/signing/"},
