@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 
@@ -13,6 +14,8 @@ from transload.shared.registry.transport import Transport
 from transload.shared.registry.urls import shown
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19}|\*)", re.ASCII)
+
+_SIZE_ALONE = re.compile(r"bytes \*/([0-9]{1,19})", re.ASCII)
 
 
 class BlobReading:
@@ -52,20 +55,21 @@ class BlobReading:
         futile = 0
         while self._position < self._descriptor.size_bytes:
             begun_at = self._position
-            try:
+            with contextlib.suppress(BrokenOff):
                 yield from self._over_one_connection()
-            except BrokenOff as error:
-                has_progress = self._position - begun_at >= limits.MIN_PROGRESS_BYTES
-                futile = 0 if has_progress else futile + 1
-                if futile > limits.MAX_RESUMES_WITHOUT_PROGRESS:
-                    raise RegistryUnreachable(
-                        f"{self._where}: the connection broke at byte {self._position:,} of "
-                        f"{self._descriptor.size_bytes:,}, {futile} times in a row.",
-                        hint="Run the same command again; it goes on at this byte.",
-                        digest=str(self._descriptor.digest), position=self._position, host=self._host,
-                    ) from error  # fmt: skip
-                if futile:
-                    self._transport.wait_before_retry(futile)
+            if self._position == self._descriptor.size_bytes:
+                return
+            has_progress = self._position - begun_at >= limits.MIN_PROGRESS_BYTES
+            futile = 0 if has_progress else futile + 1
+            if futile > limits.MAX_RESUMES_WITHOUT_PROGRESS:
+                raise RegistryUnreachable(
+                    f"{self._where}: the connection broke at byte {self._position:,} of "
+                    f"{self._descriptor.size_bytes:,}, {futile} times in a row.",
+                    hint="Run the same command again; it goes on at this byte.",
+                    digest=str(self._descriptor.digest), position=self._position, host=self._host,
+                )  # fmt: skip
+            if futile:
+                self._transport.wait_before_retry(futile)
 
     def _over_one_connection(self) -> Iterator[bytes]:
         asks_range = self._position > 0 and self._ranges_work
@@ -101,6 +105,9 @@ class BlobReading:
             first, last = (int(found[1]), int(found[2])) if found else (-1, -1)
             if 0 <= first <= position <= last < size:
                 return position - first, last + 1 - position
+        unsatisfied = _SIZE_ALONE.fullmatch(answer.header("Content-Range"))
+        if answer.status == 416 and unsatisfied and int(unsatisfied[1]) != size:
+            raise self._mismatch(f"{int(unsatisfied[1]):,} bytes")
         if asks_range and answer.status in (206, 416):
             self._ranges_work = False  # from the beginning then, skipping what is known
             raise BrokenOff

@@ -6,6 +6,7 @@ The only module that imports requests and urllib3. requests' own sessions are no
 
 from __future__ import annotations
 
+import functools
 import os
 import ssl
 import urllib.parse
@@ -24,9 +25,6 @@ from transload.shared.registry.redaction import Redactor, hide_queries_in_log
 from transload.shared.registry.urls import origin_of
 
 _USER_AGENT = "transload"
-_ANY_WAIT = 10**9
-"""Longer waits than any cap: the caller compares."""
-
 hide_queries_in_log("urllib3.connectionpool")
 
 
@@ -61,7 +59,7 @@ class Connections:
     """
 
     def __init__(self, *, ca_cert: Path | None, checked: bool, redactor: Redactor) -> None:
-        self._adapter = _Adapter(_tls_context(ca_cert, checked=checked))
+        self._adapter = _Adapter(_checking_context(ca_cert) if checked else _trusting_context())
         self._redactor = redactor
 
     def send(
@@ -127,7 +125,7 @@ class _Wire:
 def retry_after_seconds(text: str) -> float | None:
     """How long a Retry-After header asks to wait, in either of its forms; None if it is not one."""
     try:
-        return float(urllib3.Retry(retry_after_max=_ANY_WAIT).parse_retry_after(text))
+        return float(text) if text.isascii() and text.isdigit() else float(urllib3.Retry().parse_retry_after(text))
     except (urllib3.exceptions.InvalidHeader, ValueError, OverflowError):
         return None
 
@@ -157,17 +155,21 @@ class _Adapter(HTTPAdapter):
         """Nothing: trust is the context's, and requests' own list of authorities stays out of it."""
 
 
-def _tls_context(ca_cert: Path | None, *, checked: bool) -> ssl.SSLContext:
+@functools.lru_cache(maxsize=16)  # reading the system's authorities takes 50 ms
+def _checking_context(ca_cert: Path | None) -> ssl.SSLContext:
     context = ssl.create_default_context()
-    if not checked:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # the option itself has warned
-        return context
     paths = ssl.get_default_verify_paths()
     if not paths.cafile and not (paths.capath and os.listdir(paths.capath)):  # noqa: PTH208
         context.load_verify_locations(requests.utils.DEFAULT_CA_BUNDLE_PATH)  # no system store, as in slim containers
     if ca_cert:
         context.load_verify_locations(cafile=ca_cert)
+    return context
+
+
+def _trusting_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # the option itself has warned
     return context
 
 

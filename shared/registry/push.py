@@ -49,7 +49,6 @@ class RegistryPusher:
             Whether it is there now; False after any refusal, since a mount only saves an upload.
 
         Raises:
-            RegistryUnreachable: No connection.
             Stopped: The run is being stopped.
         """
         query = urllib.parse.urlencode({"mount": str(digest), "from": from_path}, safe=":/")
@@ -57,10 +56,8 @@ class RegistryPusher:
         scopes = (*_push_scopes(path), f"repository:{from_path}:pull")
         try:
             answer = self._client.authorized.send(scopes, "POST", url, may_repeat=False)
-        except RegistryUnreachable:
-            raise
         except TransloadError:
-            return False
+            return False  # whatever it was, the upload will meet it again and say so
         answer.close()
         if answer.status == 202:  # an upload has begun instead; it is not needed in this form
             self._cancel(path, answer)
@@ -84,6 +81,7 @@ class RegistryPusher:
         for attempt in range(1, limits.MAX_UPLOAD_ATTEMPTS + 1):
             location = self._begin_upload(path)
             send = self._send_in_pieces if sent_in_pieces else self._send_whole
+            wait = None
             body = UploadBody(open_stream(), descriptor.size_bytes, self._client.transport.stop)
             try:
                 answer = send(path, location, descriptor, body)
@@ -101,13 +99,15 @@ class RegistryPusher:
                     answer.close()
                     sent_in_pieces = True
                     continue
-                is_passing = answer.status in (401, 408, 429) or answer.status >= 500
+                # 404: the upload is not known, as when a registry forgot it over a restart.
+                is_passing = answer.status in (401, 404, 408, 429) or answer.status >= 500
                 if attempt == limits.MAX_UPLOAD_ATTEMPTS or not is_passing:
                     raise self._refused_upload(path, descriptor, answer, body)
+                wait = self._client.transport.asked_wait(answer)
                 answer.close()
             finally:
                 body.close()
-            self._client.transport.wait_before_retry(attempt)
+            self._client.transport.wait_before_retry(attempt, wait)
         raise self._too_large(path, descriptor)
 
     def put_manifest(self, path: str, document: ManifestDocument, version: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections.abc import Iterable
 
 _URL_QUERY = re.compile(r"(https?://[^\s?\"'<>]+)\?[^\s\"'<>]*")
@@ -23,14 +24,18 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._secrets = set(secrets)
+        self._lock = threading.Lock()
 
     def add(self, secret: str) -> None:
         """Hide one more text from now on, such as a token."""
-        self._secrets = self._secrets | {secret}
+        with self._lock:
+            self._secrets.add(secret)
 
     def quote(self, text: str) -> str:
         """A server's words for a message: one line, short, no secrets, no URL queries, no control characters."""
-        for secret in sorted(self._secrets, key=len, reverse=True):
+        with self._lock:
+            secrets = sorted(self._secrets, key=len, reverse=True)
+        for secret in secrets:
             if len(secret) >= _SHORTEST_SECRET:
                 text = text.replace(secret, "***")
         text = _CONTROL.sub(" ", _URL_QUERY.sub(r"\1?***", text)).strip()

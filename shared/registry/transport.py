@@ -152,7 +152,7 @@ class Transport:
                 continue
             if answer.status not in _RETRIED_STATUSES or not may_repeat:
                 return answer
-            wait = self._asked_wait(answer)
+            wait = self.asked_wait(answer)
             if attempt == attempts:
                 raise self._busy(answer, f"after {attempts} attempts")
             answer.close()
@@ -228,7 +228,12 @@ class Transport:
         spread = backoff * random.uniform(0.75, 1.25)  # noqa: S311 - not for secrets: keeps workers apart
         self.stop.sleep(spread if seconds is None else max(seconds, spread))
 
-    def _asked_wait(self, answer: Answer) -> float | None:
+    def asked_wait(self, answer: Answer) -> float | None:
+        """How long an answer asks to wait; None if it does not say.
+
+        Raises:
+            RegistryBusy: Longer than a run should hang.
+        """
         seconds = retry_after_seconds(answer.header("Retry-After"))
         if seconds is not None and seconds > limits.MAX_RETRY_AFTER_SECONDS:
             raise self._busy(answer, f"and asks to wait {seconds:,.0f} s")

@@ -20,6 +20,7 @@ import urllib.parse
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from doubles.certificates import Certificates
 from doubles.http_doubles import HttpDouble, serving
@@ -256,7 +257,7 @@ class ScriptedRegistry(HttpDouble):
 
 @contextlib.contextmanager
 def scripted_registry(
-    *, certificates: Certificates | None = None, port: int = 0, **options: object
+    *, certificates: Certificates | None = None, port: int = 0, **options: Any
 ) -> Iterator[ScriptedRegistry]:
     """Run a scripted registry in this process.
 
@@ -265,7 +266,7 @@ def scripted_registry(
         port: 0 for a free one.
         options: Attributes of `ScriptedRegistry`.
     """
-    registry = ScriptedRegistry(**options)  # type: ignore[arg-type]
+    registry = ScriptedRegistry(**options)
     with serving(registry, certificates=certificates, port=port):
         yield registry
 
