@@ -114,10 +114,15 @@ def test_an_agent_without_the_key_is_found_before_the_export(tmp_path: Path, age
 
 
 @pytest.mark.engine
-def test_a_signature_by_another_key_than_named_is_refused(tmp_path: Path, key: SigningKey) -> None:
-    """A .pub file beside somebody else's private key: ssh-keygen uses that one without an agent."""
-    other = SigningKey.generate()
-    path = _write_key(tmp_path, other)
-    path.with_suffix(".pub").write_text(key.public_key.line() + "\n")
-    with pytest.raises(KeyUnusable):
-        signer_for(path.with_suffix(".pub"))
+def test_a_signature_by_another_key_than_named_is_refused(
+    tmp_path: Path, key: SigningKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ssh-keygen (or an agent behind it) that signs with whatever it has."""
+    other = _write_key(tmp_path, SigningKey.generate(), "other")
+    wrapper = tmp_path / "bin" / "ssh-keygen"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f"#!/bin/sh\nexec {require('ssh-keygen')} -Y sign -n transload-bundle -f {other}\n")
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", str(wrapper.parent))
+    with pytest.raises(KeyUnusable, match="was made by another key"):
+        signer_for(_write_key(tmp_path, key).with_suffix(".pub"))

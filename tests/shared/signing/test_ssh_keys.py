@@ -72,7 +72,6 @@ MALFORMED = {
     "trailing bytes": string(b"ssh-ed25519") + string(b"\1" + b"\0" * 31) + b"\0",
     "another curve's name": P256 + string(b"nistp384") + string(b"\4" + b"\1" * 64),
     "point not on the curve": P256 + string(b"nistp256") + string(b"\4" + b"\1" * 64),
-    "compressed point": P256 + string(b"nistp256") + string(b"\2" + b"\1" * 32),
     "point at infinity": P256 + string(b"nistp256") + string(b"\0"),
     "negative modulus": string(b"ssh-rsa") + mpint(65537) + string(b"\xff" * 400),
     "padded modulus": string(b"ssh-rsa") + mpint(65537) + string(b"\0\0" + b"\x7f" * 400),
@@ -85,6 +84,13 @@ MALFORMED = {
 def test_a_malformed_key_is_refused(case: str) -> None:
     with pytest.raises(KeyMalformed):
         PublicKey.parse_line(_line(MALFORMED[case]))
+
+
+def test_a_compressed_point_is_refused_although_it_is_the_same_key() -> None:
+    public = ec.generate_private_key(ec.SECP256R1()).public_key()
+    compressed = public.public_bytes(serialization.Encoding.X962, serialization.PublicFormat.CompressedPoint)
+    with pytest.raises(KeyMalformed, match="uncompressed form"):
+        PublicKey.from_blob(P256 + string(b"nistp256") + string(compressed))
 
 
 @pytest.mark.parametrize(
