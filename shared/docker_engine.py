@@ -72,7 +72,12 @@ class LoadStream:
         return self._size_bytes
 
     def __iter__(self) -> Iterator[Buffer]:
-        return iter(self._pieces)
+        given_bytes = 0
+        for piece in self._pieces:
+            given_bytes += len(piece)
+            yield piece
+        if given_bytes != self._size_bytes:  # the daemon would wait for the rest for ever
+            raise RuntimeError(f"an archive of {self._size_bytes:,} bytes gave {given_bytes:,}")
 
 
 class DockerEngine:

@@ -158,3 +158,11 @@ def test_no_proxy_is_asked_for_a_daemon(script: ScriptedDocker, monkeypatch: pyt
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with contextlib.closing(DockerEngine(script.url)) as engine:
         assert engine.info().version == "26.1.5"
+
+
+def test_an_archive_that_is_shorter_than_announced_breaks_off_instead_of_hanging(
+    engine: DockerEngine, script: ScriptedDocker
+) -> None:
+    script.answers["/images/load"] = Answer(LOADED)
+    with pytest.raises(RuntimeError, match="an archive of 6 bytes gave 5"):
+        engine.load(LoadStream(6, [b"abcde"]), NAME)
