@@ -145,6 +145,10 @@ class ScriptedRegistry(HttpDouble):
     def _token(self, request: Request) -> Reply:
         if self.users and not self._user(request.headers.get("authorization", "")):
             return _error(401, "UNAUTHORIZED", "wrong user or password")
+        return self.new_token()
+
+    def new_token(self) -> Reply:
+        """What a token server answers to somebody who may have a token."""
         token = f"token-{uuid.uuid4().hex}"
         self.tokens[token] = float("inf") if self.token_uses is None else self.token_uses
         return _json(200, {"token": token, "expires_in": 300})
