@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from transload.manifests.bundle_manifest import IMAGES_ARTIFACT, BundleManifest, ImageEntry
+from transload.shared.image import DOCKER_MANIFEST, INDEX_TYPES
 from transload.shared.sizes import format_size
 
 README_NAME = "README.txt"
@@ -18,40 +19,43 @@ transload bundle {bundle_id}
 Made {created} by {tool} for destination "{destination}".
 It holds {image_count} in {size}, cut into {chunk_count}.
 
+Every command is for this folder. allowed_signers, which says whose signature counts, must have come to this side
+on another way than this bundle; it is expected beside this folder, as are the files that step 3 makes.
+
 With transload on this side, two commands do everything below and more:
 
-    transload verify . --trust allowed_signers
-    transload import . --trust allowed_signers --to docker
+    transload verify . --trust ../allowed_signers
+    transload import . --trust ../allowed_signers --to docker
 
-By hand, without transload, in this folder:
+By hand, without transload:
 
-1. Verify. You need the exporter's allowed_signers file, brought here another way and kept.
+1. Verify. The first command prints the NAME for the second.
 
-    ssh-keygen -Y find-principals -f allowed_signers -s SHA256SUMS.sig < SHA256SUMS
-    ssh-keygen -Y verify -n transload-bundle -f allowed_signers -I NAME -s SHA256SUMS.sig < SHA256SUMS
+    ssh-keygen -Y find-principals -f ../allowed_signers -s SHA256SUMS.sig
+    ssh-keygen -Y verify -n transload-bundle -f ../allowed_signers -I NAME -s SHA256SUMS.sig < SHA256SUMS
     sha256sum --check --strict SHA256SUMS
 
-   The first command prints the NAME for the second. Both must succeed before anything is used; the last must
-   print OK for every file.
-{notes}
-2. Load everything into Docker. Docker needs up to twice the size of the images in its own storage for that.
+   Use nothing before the second has said "Good" and the third "OK" for every file, this one too.
+
+2. Load everything into Docker.
 
     cat {artifact}.[0-9]* | docker load
 
-3. Or take single images with skopeo. This joins the chunks first, which needs {exact_size} bytes more.
+   Docker first copies the {exact_size} bytes into its temporary folder, then unpacks them into its storage, where they
+   take two to four times as much. Docker before 23 cannot read zstd-compressed layers; transload import can.
+
+3. Or take single images with skopeo. Joining the chunks takes {exact_size} bytes, and each image its own size again.
 
     cat {artifact}.[0-9]* > ../{artifact}
 
 {skopeo}
-   In place of the last part, docker://REGISTRY/PATH:TAG pushes to a registry, and oci:FOLDER:TAG makes an OCI layout.
+   In place of the last part, --preserve-digests docker://REGISTRY/PATH:TAG pushes to a registry with the digest below,
+   and oci:FOLDER:TAG makes an OCI layout.
 
 Images
 ------
 {images}
 {failed}"""
-
-_SHELL_SAFE = re.compile(r"[A-Za-z0-9._/:@\[\]-]+", re.ASCII)
-"""References consist of nothing else; brackets come in IPv6 addresses and are quoted."""
 
 
 def bundle_readme(manifest: BundleManifest) -> bytes:
@@ -72,7 +76,6 @@ def bundle_readme(manifest: BundleManifest) -> bytes:
         exact_size=f"{artifact.size:,}",
         chunk_count=_count(len(artifact.chunks), "chunk file"),
         artifact=artifact.name,
-        notes="",
         skopeo="".join(_skopeo(image, artifact.name) for image in manifest.images),
         images="".join(_image(image) for image in manifest.images),
         failed=_failed(manifest),
@@ -90,9 +93,21 @@ def _skopeo(image: ImageEntry, artifact: str) -> str:
     name = archive_reference(image)
     if name is None:
         return f"   {image.name} has no tag; only transload, or docker load and its image ID, gives it.\n\n"
-    whole = " --all" if image.platform is None else ""
     target = re.sub(r"[^A-Za-z0-9.-]+", "_", name)
-    return f"    skopeo copy{whole} {_quoted(f'oci-archive:../{artifact}:{name}')} {_quoted(f'dir:../{target}')}\n"
+    source = f"oci-archive:../{artifact}:{name}"
+    return f"    skopeo copy{_platform_options(image)} {_quoted(source)} {_quoted(f'dir:../{target}')}\n"
+
+
+def _platform_options(image: ImageEntry) -> str:
+    """What skopeo must be told, which otherwise looks for its own machine's platform in an index."""
+    if image.platform is None and image.media_type in INDEX_TYPES:
+        return " --all"
+    if image.media_type != DOCKER_MANIFEST or image.platform is None:
+        return ""
+    # Found through an index of one (archive_layout.oci_door).
+    system, architecture, *variant = image.platform.split("/")
+    options = {"--override-os": system, "--override-arch": architecture, "--override-variant": "".join(variant)}
+    return "".join(f" {option} {value}" for option, value in options.items() if value)
 
 
 def _image(image: ImageEntry) -> str:
