@@ -36,20 +36,20 @@ import os, signal, sys
 from transload.shared.atomic_files import FaultPoints
 from transload.shared.command_line import main
 
-counter, killer, log = 0, int(sys.argv.pop(1)), sys.argv.pop(1)
+counter, killer, log = 0, sys.argv.pop(1), sys.argv.pop(1)
 
 def reached(name):
     global counter
     counter += 1
     with open(log, "a") as file:
         file.write(name + "\\n")
-    if counter == killer:
+    if killer == str(counter) or (not killer.isdigit() and killer in name):
         os.kill(os.getpid(), signal.SIGKILL)
 
 FaultPoints.reached = reached
 main()
 """
-"""`transload`, killed at its n-th durable step."""
+"""`transload`, killed at its n-th durable step, or at the first one whose name has some text in it."""
 
 
 @dataclass
@@ -117,19 +117,31 @@ class ExportRuns:
             "export", "--output-path", str(self.output), "--sign-key", str(self.key), "--chunk-size", "4MiB", *arguments
         ]  # fmt: skip
 
-    def call(self, *arguments: str, kill_at: int = 0, log: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """Run the real command in a process of its own.
+    def start(self, *arguments: str, kill_at: int | str = 0, log: Path | None = None) -> subprocess.Popen[str]:
+        """Start the real command in a process of its own.
 
         Args:
             arguments: Beside output folder, key and chunk size.
-            kill_at: At which durable step it kills itself; 0 for never.
+            kill_at: At which durable step it kills itself, by number or part of its name; 0 for never.
             log: Where the names of its durable steps are written.
         """
         environment = {**os.environ, "SOURCE_DATE_EPOCH": str(int(CLOCK.timestamp()))}
         program = [sys.executable, "-c", KILL_SCRIPT, str(kill_at), str(log or os.devnull)]
-        return subprocess.run(
-            [*program, *self.command(*arguments)], env=environment, capture_output=True, text=True, check=False
+        return subprocess.Popen(
+            [*program, *self.command(*arguments)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
+
+    def call(
+        self, *arguments: str, kill_at: int | str = 0, log: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the real command to its end."""
+        process = self.start(*arguments, kill_at=kill_at, log=log)
+        output, errors = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
     def bundles(self) -> list[Path]:
         """The folders that pass as bundles."""
