@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
@@ -65,6 +65,8 @@ def read_public_key(blob: bytes) -> tuple[str, PublicHalf]:
             public = _read_rsa(reader)
         else:
             raise UnsupportedKey(why_unsupported(key_type))
+    except UnsupportedAlgorithm as error:  # ed25519 in FIPS mode
+        raise UnsupportedKey(f"This host's cryptography does not support {key_type} keys ({error}).") from error
     except ValueError as error:  # WireError is one too; cryptography: wrong length, not on the curve, even exponent
         raise WireError(f"not a {key_type} key: {error}") from error
     reader.end()
@@ -170,4 +172,6 @@ def is_signature_valid(key_type: str, public: PublicHalf, signature: bytes, data
             public.verify(encode_dss_signature(*pair), data, ec.ECDSA(_CURVES[key_type][2]))
     except InvalidSignature:
         return False
+    except UnsupportedAlgorithm as error:
+        raise UnsupportedKey(f"This host's cryptography does not support {algorithm} ({error}).") from error
     return True

@@ -160,10 +160,19 @@ class SigningKey:
         Args:
             key_type: `ed25519`, or `ecdsa-p256` where FIPS rules.
             comment: For the public half.
+
+        Raises:
+            KeyUnusable: This host's cryptography has no such keys.
         """
-        if key_type == "ed25519":
-            return cls(ed25519.Ed25519PrivateKey.generate(), comment)
-        return cls(ec.generate_private_key(ec.SECP256R1()), comment)
+        try:
+            if key_type == "ed25519":
+                return cls(ed25519.Ed25519PrivateKey.generate(), comment)
+            return cls(ec.generate_private_key(ec.SECP256R1()), comment)
+        except UnsupportedAlgorithm as error:
+            raise KeyUnusable(
+                f"This host's cryptography makes no {key_type} keys ({error}).",
+                hint="In FIPS mode: transload keygen --type ecdsa-p256",
+            ) from error
 
     @classmethod
     def load(cls, path: Path, *, passphrase: Passphrase | None = None) -> SigningKey:

@@ -4,8 +4,10 @@ import base64
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from hypothesis import given
@@ -252,6 +254,35 @@ def test_a_missing_key_and_a_pipe_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe", 0o600)
     with pytest.raises(KeyUnusable, match="not a regular file"):
         SigningKey.load(tmp_path / "pipe")
+
+
+def test_a_host_in_fips_mode_says_so(key: SigningKey, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As cryptography behaves where OpenSSL has no ed25519."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise UnsupportedAlgorithm("ed25519 is not supported by this version of OpenSSL.")
+
+    monkeypatch.setattr(ed25519.Ed25519PrivateKey, "generate", refuse)
+    monkeypatch.setattr(ed25519.Ed25519PublicKey, "from_public_bytes", refuse)
+    with pytest.raises(KeyUnusable) as caught:
+        SigningKey.generate()
+    assert "--type ecdsa-p256" in caught.value.hint
+    with pytest.raises(KeyTypeUnsupported, match="does not support ssh-ed25519"):
+        PublicKey.from_blob(key.public_key.blob)
+
+
+@pytest.mark.parametrize(
+    "modulus",
+    [1 << 3071, (1 << 3072) - 1, 3**2000, (1 << 16384) - 1],
+    ids=["a power of two", "all ones", "a power of three", "16384 bits"],
+)
+def test_odd_numbers_as_rsa_keys_validate_nothing(modulus: int) -> None:
+    try:
+        public = PublicKey.from_blob(string(b"ssh-rsa") + mpint(65537) + mpint(modulus))
+    except KeyMalformed:
+        return
+    for value in (bytes((modulus.bit_length() + 7) // 8), b"\xff" * ((modulus.bit_length() + 7) // 8)):
+        assert not public.is_signature_valid(_signed(b"rsa-sha2-512", value), b"data")
 
 
 @pytest.mark.parametrize(("name", "expected"), [("ed25519", "ssh-ed25519"), ("ecdsa-p256", "ecdsa-sha2-nistp256")])
