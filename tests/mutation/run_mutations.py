@@ -117,8 +117,15 @@ class Workshop:
         script.chmod(0o755)
         return folder / "bin"
 
-    def run_tests(self, tests: Sequence[str]) -> tuple[int | None, str]:
+    def run_tests(
+        self, tests: Sequence[str], *options: str, most_seconds: float = TEST_SECONDS
+    ) -> tuple[int | None, str]:
         """Run tests in the copy.
+
+        Args:
+            tests: Node ids.
+            options: Further ones for pytest.
+            most_seconds: After that they are stopped: a mutation may well make something wait for ever.
 
         Returns:
             pytest's exit code, None after too long a time; and the end of what it said.
@@ -129,11 +136,11 @@ class Workshop:
         command = [str(self._bin / "python"), "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
-                [*command, *tests], cwd=self.tree, env=environment, stdin=subprocess.DEVNULL,
+                [*command, *options, *tests], cwd=self.tree, env=environment, stdin=subprocess.DEVNULL,
                 stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
             try:
-                code: int | None = process.wait(TEST_SECONDS)
+                code: int | None = process.wait(most_seconds)
             except subprocess.TimeoutExpired:
                 code = None
             finally:
@@ -184,7 +191,11 @@ def run(mutations: Sequence[Mutation], jobs: int) -> int:
 
     with tempfile.TemporaryDirectory(prefix="transload-mutate-") as temporary:
         workshops = [Workshop(Path(temporary) / str(number)) for number in range(jobs)]
-        code, output = workshops[0].run_tests(sorted({test for mutation in mutations for test in mutation.tests}))
+        named = sorted({test for mutation in mutations for test in mutation.tests})
+        print(f"{len(mutations)} mutations. First the named tests without any:", flush=True)
+        code, output = workshops[0].run_tests(
+            named, "-n", str(jobs), "--dist", "loadgroup", most_seconds=10 * TEST_SECONDS
+        )
         if code != 0:
             print(f"{output}\nThe named tests are not green without any mutation.")
             return 1
