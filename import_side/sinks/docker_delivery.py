@@ -262,7 +262,7 @@ class ImageDelivery:
     def _send(self, archive: DockerArchive) -> None:
         name = str(self._target)
         require_space(self._engine, name, archive.size_bytes, archive.layer_bytes)
-        with self._progress.stage(f"Loading {name}", archive.size_bytes) as stage:
+        with self._progress.stage(f"Loading {name}", archive.blob_bytes) as stage:
 
             def count(size_bytes: int) -> None:
                 self._sent_bytes += size_bytes

@@ -44,6 +44,11 @@ class DockerArchive:
         """The archive's exact size."""
         return self.layout.size_bytes
 
+    @property
+    def blob_bytes(self) -> int:
+        """Size of the blobs in it, as they are sent: the archive without its tar headers."""
+        return sum(place.size_bytes for place in self.layout.blobs)
+
     def pieces(self, stop: Stop, count: Callable[[int], None]) -> Iterator[Buffer]:
         """The archive's bytes.
 

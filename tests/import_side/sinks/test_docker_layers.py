@@ -57,6 +57,7 @@ def test_every_layer_is_named_and_only_those_not_held_are_in_it() -> None:
     assert set(found) == {config, path(ZSTD)}
     assert archive.layers_left_out == 2
     assert archive.layer_bytes == len(ZSTD.raw)
+    assert archive.blob_bytes == len(ZSTD.raw) + double.image.manifests[0].config.size_bytes
 
 
 def test_a_layer_is_held_only_with_everything_below_it() -> None:
