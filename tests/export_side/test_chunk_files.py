@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from doubles.engines import missing
+from doubles.media import tmpfs
 from transload.export_side import medium
 from transload.export_side.chunk_files import ChunkFiles
 from transload.manifests.chunks import ChunkPlan
@@ -28,15 +27,8 @@ def files(tmp_path: Path) -> Iterator[ChunkFiles]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)], check=False)
-    if mounted.returncode:
-        missing("tmpfs cannot be mounted here (not root)")
-    try:
+    with tmpfs(tmp_path / "disk", 6 << 20) as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_what_is_written_in_any_order_is_read_back(files: ChunkFiles, tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from doubles.engines import missing
-from doubles.export_runs import ExportRuns, manifest_of
+from doubles.export_runs import ExportRuns, blob_digests_in, manifest_of
 from doubles.image_factory import ImageDouble, LayerDouble, image, noise_layer, tar_of
+from doubles.media import exfat_stick, read_only, tmpfs
 from doubles.registries import RunningRegistry, plain_registry
 from transload.shared.limits import MIB
 
@@ -101,22 +101,44 @@ def test_disk_memory_and_a_kill_inside_a_blob(registry: RunningRegistry, tmp_pat
 
 def test_a_disk_that_is_too_small_is_found_before_the_first_byte(registry: RunningRegistry, tmp_path: Path) -> None:
     reference = registry.put(image("l/space:1", [noise_layer("space", 12_000_000)]))
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "tmpfs", disk], check=False).returncode:
-        missing("tmpfs cannot be mounted here (not root)")
-    try:
+    with tmpfs(tmp_path / "disk", 10 * MIB) as disk:
         runs = ExportRuns(disk / "out")
         refused = runs.call(reference)
         assert refused.returncode == 41, refused.stderr
-        assert re.search(r"needs 1[0-9,]{9} bytes .* [0-9,]+ .* are available", refused.stderr), refused.stderr
+        assert re.search(r"needs 1[0-9],[0-9]{3},[0-9]{3} bytes .* [0-9,]+ .* are available", refused.stderr)
         blob = noise_layer("space", 12_000_000).descriptor().digest
         assert registry.requests(rf'"GET /v2/l/space/blobs/{blob}') == []
         assert runs.bundles() == []
-        subprocess.run(["mount", "-o", "remount,size=40m", disk], check=True)
+        subprocess.run(["mount", "-o", f"remount,size={40 * MIB}", disk], check=True)
         assert runs.call(reference).returncode == 0
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_a_read_only_output_folder_is_one_clear_error(registry: RunningRegistry, tmp_path: Path) -> None:
+    reference = registry.put(image("l/read-only:1", []))
+    runs = ExportRuns(tmp_path / "out")
+    with read_only(tmp_path / "disk", MIB) as disk:
+        done = runs.call(reference, "--output-path", str(disk / "out"))
+    assert done.returncode == 43, done.stderr
+    assert "read-only" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_export_straight_onto_exfat(registry: RunningRegistry, tmp_path: Path) -> None:
+    doubles = [image(f"l/exfat-{name}:1", [noise_layer(f"exfat-{name}", 3_000_000)]) for name in "ab"]
+    references = [registry.put(double) for double in doubles]
+    key = ExportRuns(tmp_path / "local").key  # on exFAT everybody could read it, which is refused
+    with exfat_stick(tmp_path / "stick") as stick:
+        runs = ExportRuns(stick.folder / "out")
+        arguments = (*references, "--sign-key", str(key))
+        killed = runs.call(*arguments, kill_at="fsync images.tar.0002")
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        done = runs.call(*arguments)
+        assert done.returncode == 0, done.stderr
+        (bundle,) = runs.bundles()
+        assert blob_digests_in(bundle) == [blob.digest for blob in manifest_of(bundle).blobs]
+    for double in doubles:
+        digest = double.image.manifests[0].layers[0].digest
+        assert len(registry.requests(rf'"GET /v2/l/exfat-./blobs/{digest}')) == 1
 
 
 def _disk_bytes(folder: Path) -> int:
