@@ -79,6 +79,13 @@ def test_only_sealed_counts(state: ExportState) -> None:
     assert [record.status for record in state.references[REFERENCE]] == ["sealed"]
 
 
+def test_a_record_that_somebody_set_back_to_filled_does_not_count(state: ExportState) -> None:
+    image = an_image()
+    sealed(image, state=state)
+    state.references[REFERENCE][0].status = "filled"
+    assert not state.is_delivered(image, "default")
+
+
 def test_a_bundle_given_up_leaves_no_filled_record(state: ExportState) -> None:
     sealed(an_image("old"), state=state)
     before = encode_state(state)
