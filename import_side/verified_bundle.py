@@ -137,7 +137,8 @@ class VerifiedBundle:
             TransloadError: What any of them raises; see `image_outcomes`.
         """
         outcomes = list(self.image_outcomes())
-        raise_all([outcome.error for outcome in outcomes if outcome.error])
+        # One damaged block can cost a thousand images and is told once.
+        raise_all(list({outcome.error.message: outcome.error for outcome in outcomes if outcome.error}.values()))
         return [outcome.result for outcome in outcomes if outcome.result]
 
     def image_outcomes(self) -> Iterator[Outcome[ImageEntry, Image]]:
