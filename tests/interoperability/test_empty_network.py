@@ -112,13 +112,6 @@ def test_an_import_contacts_its_target_and_nobody_else(network: EmptyNetwork) ->
     assert not (network.folder / "helper-was-asked").exists()
 
 
-def test_an_import_to_folders_contacts_nobody(network: EmptyNetwork) -> None:
-    target = ["--to", "archive=tars", "--to", "oci=layouts"]
-    answer = network.run(["import", "bundle", "--trust", "trust", "--state", "state/state.yml", *target])
-    assert [code for code, _ in answer["results"]] == [0], answer["results"]
-    assert network.contacted(0) == set()
-
-
 def test_the_watch_sees_what_it_is_for(network: EmptyNetwork) -> None:
     """The same watch over a run that wants to go outside."""
     answer = network.run(
