@@ -117,6 +117,7 @@ def verification_json(found: Verification) -> dict[str, object]:
         checks["blobs"] = {"total": len(manifest.blobs), "intact": found.blobs_checked}
         checks["layers"] = {"checked": found.layers_checked}
     return {
+        "command": "verify",
         "bundle": bundle_json(found.bundle),
         "signed_by": _signed_by_json(found.bundle),
         "full": found.is_full,
@@ -137,6 +138,7 @@ def listing_json(bundle: VerifiedBundle) -> dict[str, object]:
     """What `transload list --json` prints."""
     manifest = bundle.manifest
     return {
+        "command": "list",
         "verified": bundle.signed_by is not None,
         "bundle": bundle_json(bundle),
         "signed_by": _signed_by_json(bundle),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -188,6 +189,23 @@ def test_the_report_names_moved_tags_and_failures(
 
 def test_the_published_schema_is_that_of_the_code() -> None:
     assert SCHEMA.read_bytes() == report.schema()
+
+
+def documented_keys(section: str) -> set[str]:
+    """The keys in the first column of a section's table in docs/json.md."""
+    page = (Path(bundle_manifest.__file__).parents[1] / "docs" / "json.md").read_text()
+    rows = re.search(rf"^## {section}\n(.*?)^## ", page, re.DOTALL | re.MULTILINE)
+    assert rows is not None
+    return {key for row in re.findall(r"^\| (`.*?) \|", rows[1], re.MULTILINE) for key in re.findall(r"`(\w+)`", row)}
+
+
+def test_the_documents_have_the_keys_that_docs_json_md_names(sealed_tiny: Path, tmp_path: Path, trust: Path) -> None:
+    for command, arguments in {
+        "list": (), "verify": ("--trust", trust),
+        "import": ("--trust", trust, "--to", f"oci={tmp_path / 'out'}", "--state", tmp_path / "state.yml"),
+    }.items():  # fmt: skip
+        document = json.loads(transload(command, sealed_tiny, *arguments, "--json").stdout)
+        assert set(document) == documented_keys(command)
 
 
 def test_a_dry_run_says_what_would_go_where(sealed_tiny: Path, tmp_path: Path, trust: Path) -> None:
