@@ -48,7 +48,7 @@ By hand, without transload:
 
     cat {artifact}.[0-9]* > ../{artifact}
 
-{skopeo}
+{skopeo}{untagged}
    In place of the last part, --preserve-digests docker://REGISTRY/PATH:TAG pushes to a registry with the digest below,
    and oci:FOLDER:TAG makes an OCI layout.
 
@@ -77,6 +77,7 @@ def bundle_readme(manifest: BundleManifest) -> bytes:
         chunk_count=_count(len(artifact.chunks), "chunk file"),
         artifact=artifact.name,
         skopeo="".join(_skopeo(image, artifact.name) for image in manifest.images),
+        untagged=_untagged(manifest),
         images="".join(_image(image) for image in manifest.images),
         failed=_failed(manifest),
     )
@@ -92,10 +93,19 @@ def archive_reference(image: ImageEntry) -> str | None:
 def _skopeo(image: ImageEntry, artifact: str) -> str:
     name = archive_reference(image)
     if name is None:
-        return f"   {image.name} has no tag; only transload, or docker load and its image ID, gives it.\n\n"
+        return ""
     target = re.sub(r"[^A-Za-z0-9.-]+", "_", name)
     source = f"oci-archive:../{artifact}:{name}"
     return f"    skopeo copy{_platform_options(image)} {_quoted(source)} {_quoted(f'dir:../{target}')}\n"
+
+
+def _untagged(manifest: BundleManifest) -> str:
+    names = [image.name for image in manifest.images if archive_reference(image) is None]
+    if not names:
+        return ""
+    lines = "".join(f"   - {name}\n" for name in names)
+    intro = "   These have no tag, so the archive has no name for them; docker load shows an image ID for each:\n"
+    return f"\n{intro}{lines}"
 
 
 def _platform_options(image: ImageEntry) -> str:

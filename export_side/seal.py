@@ -15,6 +15,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,18 +113,23 @@ def _digest_chunk(files: ChunkFiles, index: int, stop: Stop, stage: Stage) -> _C
     whole, blocks = hashlib.sha256(), []
     chunk = files.chunks.chunks[index]
     begin = index * files.chunks.chunk_size_bytes
-    for start in range(begin, begin + chunk.size, limits.BLOCK_SIZE_BYTES):
-        stop.check()
-        block, size = hashlib.sha256(), min(limits.BLOCK_SIZE_BYTES, begin + chunk.size - start)
-        for piece in files.read(start, size):
-            block.update(piece)
-            whole.update(piece)
-            size -= len(piece)
-            stage.advance(len(piece))
-        if size:
-            path = files.path(index)
-            raise ReadFailed(f"{path} ends early: it should have {chunk.size:,} bytes.", path=str(path))
-        blocks.append(block.digest())
+    # The chunk's own hash goes on in a second thread meanwhile: often there is one chunk, and there are more cores.
+    with ThreadPoolExecutor(1, "chunk digest") as helper:
+        updated: Future[None] | None = None
+        for start in range(begin, begin + chunk.size, limits.BLOCK_SIZE_BYTES):
+            stop.check()
+            size = min(limits.BLOCK_SIZE_BYTES, begin + chunk.size - start)
+            block = b"".join(files.read(start, size))
+            if len(block) < size:
+                path = files.path(index)
+                raise ReadFailed(f"{path} ends early: it should have {chunk.size:,} bytes.", path=str(path))
+            if updated is not None:
+                updated.result()  # in order, and never more than two blocks in memory
+            updated = helper.submit(whole.update, block)
+            blocks.append(hashlib.sha256(block).digest())
+            stage.advance(size)
+        if updated is not None:
+            updated.result()
     return _ChunkDigests(b"".join(blocks), whole.hexdigest())
 
 
