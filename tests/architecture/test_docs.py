@@ -112,3 +112,14 @@ def test_the_readme_names_the_first_two_commands_early() -> None:
     where = [number for number, line in enumerate(lines) if re.match(r"make (demo|test)\b", line)]
     assert len(where) == 2
     assert max(where) < 25
+
+
+def test_every_module_is_on_the_map() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    modules = {
+        path.stem
+        for package in ("shared", "manifests", "export_side", "import_side")
+        for path in (ROOT / package).rglob("*.py")
+        if path.stem != "__init__"
+    }
+    assert {module for module in modules if not re.search(rf"`(\w+/)*{module}(\.py)?`", page)} == set()
