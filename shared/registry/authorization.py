@@ -164,6 +164,7 @@ class AuthorizedTransport:
                 answer.close()
                 self._basic = credential.basic_header()
             else:
+                answer.close()
                 offered = ", ".join(one.scheme[:20] for one in challenges) or "nothing"
                 raise RegistryLoginRefused(
                     f"{self._settings.host} wants a login at {shown(answer.url)} but offers no known way: {offered}.",

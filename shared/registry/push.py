@@ -214,6 +214,7 @@ class RegistryPusher:
 
     def _refused_upload(self, path: str, descriptor: Descriptor, answer: Answer, body: UploadBody) -> TransloadError:
         if answer.status == 413:
+            answer.close()
             return self._too_large(path, descriptor)
         if answer.status in (401, 403, 404):
             return self._client.error_for(answer, f"repository {self.host}/{path} to upload to")

@@ -12,7 +12,7 @@ from doubles.bundle_factory import BundleDraft, small_images, tiny_images
 from doubles.image_factory import ImageDouble, image, noise_layer
 from doubles.import_runs import actions, run_import, state_of
 from doubles.registries import RunningRegistry, plain_registry, tls_registry, token_registry
-from doubles.registry_faults import Fault, Reply, Request, answer, cut_after, reset
+from doubles.registry_faults import Fault, Reply, Request, Serve, answer, cut_after, reset
 from doubles.scripted_registry import ScriptedRegistry, scripted_registry
 from transload.shared import errors
 from transload.shared.image import INDEX_TYPES
@@ -177,11 +177,11 @@ def test_manifests_follow_blobs_children_come_before_their_index_and_the_tag_is_
 def test_a_refused_mount_only_costs_an_upload(
     status: int, sealed_small: Path, tmp_path: Path, scripted: ScriptedRegistry
 ) -> None:
-    def refuse_mounts(request: Request, reply: Reply) -> Reply:
-        return Reply(status) if "mount=" in request.query and status != 202 else reply
+    def refuse_mounts(request: Request, serve: Serve) -> Reply:
+        return Reply(status) if "mount=" in request.query and status != 202 else serve()
 
-    def begin_instead(request: Request, reply: Reply) -> Reply:
-        return Reply(202).having(location=f"/v2/{request.path}/x") if "mount=" in request.query else reply
+    def begin_instead(request: Request, serve: Serve) -> Reply:
+        return Reply(202).having(location=f"/v2/{request.path}/x") if "mount=" in request.query else serve()
 
     change = begin_instead if status == 202 else refuse_mounts
     scripted.faults.append(Fault("POST", "/blobs/uploads/", change, times=None))
@@ -259,7 +259,7 @@ def test_a_repository_that_refuses_stops_no_other(tiny: Path, tmp_path: Path, sc
 def test_a_tag_that_does_not_stay_is_noticed(tiny: Path, tmp_path: Path, scripted: ScriptedRegistry) -> None:
     other = image("x.example/tiny/one:1", [noise_layer("older")])
 
-    def serve_other(request: Request, reply: Reply) -> Reply:
+    def serve_other(request: Request, serve: Serve) -> Reply:
         root = other.image.root
         return Reply(200, body=root.raw).having(content_type=root.media_type, docker_content_digest=str(root.digest))
 

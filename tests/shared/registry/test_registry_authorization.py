@@ -14,7 +14,7 @@ from doubles import image_factory
 from doubles.certificates import make_certificates
 from doubles.clients import client_of
 from doubles.http_doubles import HttpDouble, serving
-from doubles.registry_faults import Fault, Reply, Request, answer, with_body
+from doubles.registry_faults import Fault, Reply, Request, answer, cut_after, with_body
 from doubles.scripted_registry import ScriptedRegistry, scripted_registry
 from transload.shared import limits
 from transload.shared.errors import InsecureRefused, RegistryLoginRefused, RegistryProtocolError
@@ -70,8 +70,7 @@ def test_tokens_that_die_after_three_requests_do_not_stop_a_long_pull(registry: 
 
 def test_a_token_that_dies_is_renewed_in_the_middle_of_a_blob(registry: ScriptedRegistry) -> None:
     registry.token_uses = 1
-    registry.faults.append(Fault("GET", "/blobs/", lambda _request, reply: Reply(
-        reply.status, reply.headers, reply.body, cut_after=1000), skip=1))  # fmt: skip
+    registry.faults.append(Fault("GET", "/blobs/", cut_after(1000), skip=1))
     with client_of(registry, credential=_ALICE) as client:
         assert b"".join(client.blob_pieces("nvidia/app", _BLOBS[0])) == _IMAGE.blobs[_BLOBS[0].digest]
     assert registry.asked("GET", "/blobs/")[-1].headers["range"] == "bytes=1000-"
@@ -153,7 +152,7 @@ def test_a_token_is_renewed_before_it_ends(registry: ScriptedRegistry) -> None:
 
 def test_an_identity_token_is_exchanged_at_the_token_server(registry: ScriptedRegistry) -> None:
     registry.users = {}
-    registry.faults.append(Fault("POST", "^/token$", lambda _request, _reply: registry.new_token()))
+    registry.faults.append(Fault("POST", "^/token$", lambda _request, _serve: registry.new_token()))
     with client_of(registry, credential=Credential("", identity_token="idt-1/2+3")) as client:
         client.list_tags("nvidia/app")
     (asked,) = registry.asked("POST", "^/token$")

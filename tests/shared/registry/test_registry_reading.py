@@ -10,7 +10,18 @@ from dataclasses import replace
 import pytest
 from doubles import image_factory
 from doubles.clients import NotingStop, client_of
-from doubles.registry_faults import Change, Fault, Reply, Request, answer, cut_after, endless, with_body, with_headers
+from doubles.registry_faults import (
+    Change,
+    Fault,
+    Reply,
+    Request,
+    Serve,
+    answer,
+    cut_after,
+    endless,
+    with_body,
+    with_headers,
+)
 from doubles.scripted_registry import ScriptedRegistry, scripted_registry
 from transload.shared import limits
 from transload.shared.digests import Digest
@@ -75,7 +86,7 @@ def test_a_broken_connection_is_resumed_where_it_broke(registry: ScriptedRegistr
 
 
 def test_a_resume_answered_with_the_whole_blob_skips_what_is_known(registry: ScriptedRegistry) -> None:
-    def whole(_request: Request, _reply: Reply) -> Reply:
+    def whole(_request: Request, _serve: Serve) -> Reply:
         return Reply(200, body=_RAW)
 
     registry.faults += [Fault("GET", "/blobs/", cut_after(_CUT)), Fault("GET", "/blobs/", whole, times=None)]
@@ -83,7 +94,7 @@ def test_a_resume_answered_with_the_whole_blob_skips_what_is_known(registry: Scr
 
 
 def test_a_resume_answered_from_an_earlier_offset_skips_what_is_known(registry: ScriptedRegistry) -> None:
-    def earlier(_request: Request, _reply: Reply) -> Reply:
+    def earlier(_request: Request, _serve: Serve) -> Reply:
         first = _CUT - 777
         where = f"bytes {first}-{len(_RAW) - 1}/{len(_RAW)}"
         return Reply(206, body=_RAW[first:]).having(content_range=where)
@@ -93,7 +104,7 @@ def test_a_resume_answered_from_an_earlier_offset_skips_what_is_known(registry: 
 
 
 def test_a_resume_answered_with_a_short_range_goes_on_from_there(registry: ScriptedRegistry) -> None:
-    def short(_request: Request, _reply: Reply) -> Reply:
+    def short(_request: Request, _serve: Serve) -> Reply:
         last = _CUT + 299_999
         return Reply(206, body=_RAW[_CUT : last + 1]).having(content_range=f"bytes {_CUT}-{last}/{len(_RAW)}")
 
@@ -272,7 +283,8 @@ def test_a_changed_manifest_is_a_mismatch(registry: ScriptedRegistry, version: s
 
 
 def test_a_digest_is_checked_even_if_the_header_agrees_with_the_changed_bytes(registry: ScriptedRegistry) -> None:
-    def lie(_request: Request, reply: Reply) -> Reply:
+    def lie(_request: Request, serve: Serve) -> Reply:
+        reply = serve()
         raw = reply.body + b" "
         return replace(reply, body=raw).having(docker_content_digest=str(Digest.of(raw)))
 
@@ -383,7 +395,8 @@ def test_pages_that_never_end_are_found(tagged: ScriptedRegistry, monkeypatch: p
 
     numbers = iter(range(100))
 
-    def onward(_request: Request, reply: Reply) -> Reply:
+    def onward(_request: Request, serve: Serve) -> Reply:
+        reply = serve()
         return reply.having(link=f'<?page={next(numbers)}>; rel="next"')
 
     tagged.faults.append(Fault("GET", "/tags/", onward, times=None))

@@ -96,11 +96,13 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is None:
             request = replace(request, body=self._read_body(headers, length))
             fault = self._fault(request, len(request.body), is_early=False)
-        if fault is None or not fault.is_early:
-            reply = self.double.reply(request)
-            reply = fault.change(request, reply) if fault else reply
-        else:
-            reply = fault.change(request, Reply(500))
+        served = request
+
+        def serve() -> Reply:
+            return self.double.reply(served)
+
+        reply = fault.change(request, serve) if fault else serve()
+        if fault and fault.is_early:
             self.close_connection = True
         self.double.requests.append(replace(request, status=0 if reply.is_reset else reply.status))
         self._send(reply)

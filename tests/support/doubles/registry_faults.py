@@ -62,7 +62,9 @@ class Reply:
         return replace(self, headers=(*kept, *added))
 
 
-Change = Callable[[Request, Reply], Reply]
+Serve = Callable[[], Reply]
+Change = Callable[[Request, Serve], Reply]
+"""Makes the wrong reply; calling its second argument serves the request and gives the correct one."""
 
 
 @dataclass
@@ -105,7 +107,7 @@ class Fault:
 
 def answer(status: int, body: bytes = b"", **headers: str) -> Change:
     """Reply with this instead."""
-    return lambda _request, _reply: Reply(status, body=body).having(**headers)
+    return lambda _request, _serve: Reply(status, body=body).having(**headers)
 
 
 def html(status: int) -> Change:
@@ -115,38 +117,43 @@ def html(status: int) -> Change:
 
 def cut_after(size_bytes: int) -> Change:
     """Break the connection after so many bytes of the body."""
-    return lambda _request, reply: replace(reply, cut_after=size_bytes)
+    return lambda _request, serve: replace(serve(), cut_after=size_bytes)
 
 
 def reset() -> Change:
-    """Break the connection instead of replying."""
-    return lambda _request, reply: replace(reply, is_reset=True)
+    """Break the connection instead of serving the request."""
+    return lambda _request, _serve: Reply(0, is_reset=True)
+
+
+def lost() -> Change:
+    """Serve the request, then break the connection instead of replying."""
+    return lambda _request, serve: replace(serve(), is_reset=True)
 
 
 def endless() -> Change:
     """Never stop sending."""
-    return lambda _request, reply: replace(reply, is_endless=True)
+    return lambda _request, serve: replace(serve(), is_endless=True)
 
 
 def with_headers(**headers: str) -> Change:
     """Replace headers of the correct reply."""
-    return lambda _request, reply: reply.having(**headers)
+    return lambda _request, serve: serve().having(**headers)
 
 
 def with_body(change: Callable[[bytes], bytes]) -> Change:
     """Change the body of the correct reply."""
-    return lambda _request, reply: replace(reply, body=change(reply.body))
+    return lambda _request, serve: _rebuilt(serve(), change)
 
 
 def gzip_encoded() -> Change:
     """Compress the body as Content-Encoding, unasked."""
-    return lambda _request, reply: replace(reply, body=gzip.compress(reply.body)).having(content_encoding="gzip")
+    return lambda _request, serve: _rebuilt(serve(), gzip.compress).having(content_encoding="gzip")
 
 
 def redirect(target: Callable[[Request], str] | str, status: int = 307) -> Change:
     """Send the client elsewhere: to a URL, or to what a function makes of the request."""
 
-    def change(request: Request, _reply: Reply) -> Reply:
+    def change(request: Request, _serve: Serve) -> Reply:
         return Reply(status).having(location=target if isinstance(target, str) else target(request))
 
     return change
@@ -155,8 +162,12 @@ def redirect(target: Callable[[Request], str] | str, status: int = 307) -> Chang
 def later(seconds: float) -> Change:
     """Reply correctly, but late."""
 
-    def change(_request: Request, reply: Reply) -> Reply:
+    def change(_request: Request, serve: Serve) -> Reply:
         time.sleep(seconds)
-        return reply
+        return serve()
 
     return change
+
+
+def _rebuilt(reply: Reply, change: Callable[[bytes], bytes]) -> Reply:
+    return replace(reply, body=change(reply.body))
