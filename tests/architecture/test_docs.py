@@ -118,7 +118,7 @@ def test_every_module_is_on_the_map() -> None:
     """By its own name, or by that of its sub-package (`ngc/`)."""
     page = (ROOT / "docs" / "architecture.md").read_text()
     named = {word for text in re.findall(r"`([^`]+)`", page) for word in re.split(r"[/.,]", text)}
-    folders = {text for text in re.findall(r"`(?:\w+/)*(\w+)/`", page)}
+    folders = set(re.findall(r"`(?:\w+/)*(\w+)/`", page))
     missing = [
         path.relative_to(ROOT).as_posix()
         for package in ("shared", "manifests", "export_side", "import_side")
