@@ -16,8 +16,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("shared", "manifests", "export_side", "import_side")
 BESIDES_CODE = {
     "transload/shared/py.typed",
-    "transload/manifests/bundle.schema.json",
     "transload/manifests/FORMAT.md",
+    "transload/manifests/bundle.schema.json",
+    "transload/manifests/import_report.schema.json",
 }
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("packaging")]
