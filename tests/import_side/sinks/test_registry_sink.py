@@ -192,11 +192,18 @@ def test_a_refused_mount_only_costs_an_upload(
 def test_a_blob_that_the_registry_only_claims_to_have_is_sent_again(
     tiny: Path, tmp_path: Path, scripted: ScriptedRegistry
 ) -> None:
-    scripted.faults.append(Fault("HEAD", "/blobs/", answer(200), times=None))
+    sizes = {str(digest): str(len(raw)) for double in tiny_images() for digest, raw in double.blobs.items()}
+
+    def claim(request: Request, reply: Reply) -> Reply:
+        return Reply(200).having(content_length=sizes[request.path.rpartition("/")[2]])
+
+    scripted.faults.append(Fault("HEAD", "/blobs/", claim, times=None))
     result = run_import(tiny, tmp_path / "state.yml", f"registry={scripted.host}")
     assert actions(result) == ["delivered"] * 2
     for double in tiny_images():
         assert scripted.repositories[double.image.name.path].tags["1"] == str(double.image.digest)
+    refused = [one for one in scripted.asked("PUT", "/manifests/1$") if one.status == 400]
+    assert len(refused) == 2
 
 
 def test_a_moved_tag_is_reported_with_both_digests(tiny: Path, tmp_path: Path, scripted: ScriptedRegistry) -> None:
