@@ -194,7 +194,7 @@ def test_a_blob_that_the_registry_only_claims_to_have_is_sent_again(
 ) -> None:
     sizes = {str(digest): str(len(raw)) for double in tiny_images() for digest, raw in double.blobs.items()}
 
-    def claim(request: Request, reply: Reply) -> Reply:
+    def claim(request: Request, serve: Serve) -> Reply:
         return Reply(200).having(content_length=sizes[request.path.rpartition("/")[2]])
 
     scripted.faults.append(Fault("HEAD", "/blobs/", claim, times=None))
