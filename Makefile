@@ -2,6 +2,7 @@
 # make test     brings what the tests need, then checks and tests everything
 # make check    ruff and mypy
 # make mutate   breaks the source in small ways and sees the tests go red
+# make bench    ours beside curl, skopeo and docker on the same images (bench/run.py)
 # make schema   writes manifests/bundle.schema.json from the code
 # make clean    removes everything that the other targets made here
 
@@ -16,7 +17,7 @@ PYTEST_WORKERS ?= 2
 PYTEST = -n $(PYTEST_WORKERS) --dist loadgroup -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-oldest check types mutate schema clean
+.PHONY: help demo test test-quick test-oldest check types mutate bench schema clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -55,7 +56,7 @@ check: $(VENV)/installed .mypy_path/transload
 	$(MAKE) --no-print-directory types
 
 types: $(VENV)/installed .mypy_path/transload
-	$(BIN)/mypy $(PACKAGES) tests docs/demo
+	$(BIN)/mypy $(PACKAGES) tests docs/demo bench
 
 # Quick and whole: the oldest interpreter runs what needs no engine, the newest runs everything, last.
 test:
@@ -72,6 +73,9 @@ test-oldest: $(OLDEST_VENV)/installed
 
 mutate: $(VENV)/installed
 	$(BIN)/python tests/mutation/run_mutations.py
+
+bench: $(VENV)/runtime
+	$(BIN)/python bench/run.py $(BENCH_OPTIONS)
 
 schema: $(VENV)/runtime
 	$(BIN)/python -m transload.manifests.json_schema > manifests/bundle.schema.json.new
