@@ -264,7 +264,8 @@ def _refusal(answer: Answer) -> tuple[list[str], list[str]]:
             continue
         codes.append(str(entry.get("code"))[:60])
         detail = entry.get("detail")
-        digest = detail.get("digest", detail.get("Digest")) if isinstance(detail, dict) else None
+        # docker-registry gives the digest alone, the specification an object.
+        digest = detail.get("digest", detail.get("Digest")) if isinstance(detail, dict) else detail
         if entry.get("code") in ("MANIFEST_BLOB_UNKNOWN", "BLOB_UNKNOWN") and isinstance(digest, str):
             missing.append(digest[:200])
     return codes, missing
