@@ -82,6 +82,8 @@ class UnfinishedBundles:
         with reporting_write_errors(path):
             fault_point(f"remove {path.name}")
             path.unlink(missing_ok=True)
+            for leftover in self.parent.glob(f".*{SUFFIX}.*.tmp"):  # of a run that was killed while it wrote one;
+                leftover.unlink()  # nobody else writes any now, because the state's lock is held
             if self.parent.exists() and not any(self.parent.iterdir()):
                 self.parent.rmdir()
 

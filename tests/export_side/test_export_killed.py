@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,8 +71,9 @@ def test_sigkill_at_seeded_steps_ends_in_the_same_bytes_and_state(
 ) -> None:
     expected, steps = undisturbed
     print(f"seed {SEED}: {len(steps)} durable steps")
-    # Always the last steps, where one is repaired in another way than by going on; the others are drawn.
-    moments = {len(steps) - back for back in range(3)} | set(
+    # Always the journal's making and the last steps, which are repaired in other ways than by going on.
+    begin = next(number for number, name in enumerate(steps, 1) if re.match(r"rename .*\.journal", name))
+    moments = {begin, *(len(steps) - back for back in range(3))} | set(
         random.Random(SEED).sample(range(1, len(steps) + 1), KILLS)
     )
     for moment in sorted(moments):
@@ -95,6 +97,26 @@ def test_killed_again_and_again(
         kills += 1
     assert kills
     assert tree(runs.output) == undisturbed[0]
+
+
+@pytest.mark.slow
+def test_sigkill_while_a_failed_image_is_left_out(registry: RunningRegistry, tmp_path: Path) -> None:
+    images = [image(f"r/{name}:1", [BASE, noise_layer(f"replanned-{name}", 900_000)]) for name in "abc"]
+    wanted = [registry.put(one) for one in images]
+    registry.storage.delete_blob(noise_layer("replanned-a", 900_000).descriptor().digest)
+    undisturbed, log = ExportRuns(tmp_path / "undisturbed"), tmp_path / "steps"
+    assert undisturbed.call(*wanted, "--jobs", "1", log=log).returncode == 3
+    steps = log.read_text().splitlines()
+    begin, smaller = (number for number, name in enumerate(steps, 1) if re.match(r"rename .*\.journal", name))
+    sealing = next(number for number, name in enumerate(steps, 1) if name.startswith("fsync images.tar"))
+    assert begin < smaller < sealing
+    for moment in (smaller, smaller + 1, (smaller + sealing) // 2, sealing - 1):
+        print(f"killed before step {moment}: {steps[moment - 1]}")
+        runs = ExportRuns(tmp_path / str(moment))
+        killed = runs.call(*wanted, "--jobs", "1", kill_at=moment)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        assert runs.call(*wanted).returncode == 3
+        assert tree(runs.output) == tree(undisturbed.output), steps[moment - 1]
 
 
 def test_finished_blobs_are_not_fetched_again(
