@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, get_args
 
 import click
-from transload.import_side.sinks.base import ExistingTagPolicy
 from transload.shared.command_context import CommandContext, json_option, pass_command_context
 from transload.shared.console import print_json, print_table, print_text, printable, say, warn
 from transload.shared.errors import EXIT_DONE, InvalidConfiguration, TransloadError, raise_all
 from transload.shared.registry.options import RegistryDirectory, registry_options
+from transload.shared.sinks.base import ExistingTagPolicy
 from transload.shared.sizes import format_size
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from transload.import_side.acceptance import Acceptance, accept, moves_back
 from transload.import_side.import_state import ImportState
-from transload.import_side.sinks.base import Delivery, Wanted
 from transload.import_side.target_names import Rename, plan_targets, select_entries
 from transload.import_side.targets import Target
 from transload.import_side.verification import Verification, check_blocks
@@ -39,6 +38,7 @@ from transload.shared.errors import (
 from transload.shared.image import Image
 from transload.shared.progress import Progress
 from transload.shared.signing.allowed_signers import AllowedSigners
+from transload.shared.sinks.base import Delivery, Wanted
 from transload.shared.state_file import StateFile, read_state
 from transload.shared.workers import Stop
 

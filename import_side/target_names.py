@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from transload.import_side.sinks.base import Wanted
 from transload.manifests.bundle_manifest import ImageEntry
 from transload.shared.errors import (
     InvalidConfiguration,
@@ -21,6 +20,7 @@ from transload.shared.errors import (
 )
 from transload.shared.image import Image
 from transload.shared.references import Reference
+from transload.shared.sinks.base import Wanted
 
 _ANY_TAG = "x"  # completes a repository to a reference, so that the one tested parser checks it
 

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
-from transload.import_side.sinks.base import ExistingTagPolicy, Sink
 from transload.import_side.target_names import registry_name, same_name
 from transload.shared.errors import InvalidConfiguration, InvalidReference
 from transload.shared.image import Image
 from transload.shared.references import Reference
 from transload.shared.registry.options import RegistryDirectory
+from transload.shared.sinks.base import ExistingTagPolicy, Sink
 from transload.shared.workers import Stop
 
 Kind = Literal["docker", "registry", "archive", "oci"]
@@ -110,7 +110,7 @@ def _open_target(
 ) -> Target:
     match spec.kind:
         case "registry":
-            from transload.import_side.sinks.registry_sink import RegistrySink  # noqa: PLC0415 - HTTP costs 100 ms
+            from transload.shared.sinks.registry_sink import RegistrySink  # noqa: PLC0415 - HTTP costs 100 ms
 
             host, prefix = _split_registry(spec.value)
             sink = RegistrySink(registries.settings_for(host), prefix=prefix, policy=policy, jobs=jobs, stop=stop)

@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
-from transload.import_side.sinks.base import BlobSource, Delivery, ExistingTagPolicy, Wanted
 from transload.import_side.sinks.folders import make_folder, require_space
 from transload.manifests.archive_layout import ArchiveLayout, Literal, hybrid_archive
 from transload.shared import limits
@@ -27,6 +26,7 @@ from transload.shared.errors import TagConflict, TransloadError
 from transload.shared.image import Descriptor
 from transload.shared.progress import Progress, Stage
 from transload.shared.references import Reference
+from transload.shared.sinks.base import BlobSource, Delivery, ExistingTagPolicy, Wanted
 from transload.shared.workers import Outcome, Stop, attempt
 
 _LONGEST_NAME = 200

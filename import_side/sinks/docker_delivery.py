@@ -10,7 +10,6 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from transload.import_side.sinks.base import Action, BlobSource, Delivery, ExistingTagPolicy, Wanted
 from transload.import_side.sinks.docker_layers import DockerArchive, containerd_archive, layer_store_archive
 from transload.shared import limits
 from transload.shared.compression import Buffer
@@ -29,6 +28,7 @@ from transload.shared.image import Image, ImageConfig, ImageManifest
 from transload.shared.platforms import Platform
 from transload.shared.progress import Progress
 from transload.shared.references import Reference
+from transload.shared.sinks.base import Action, BlobSource, Delivery, ExistingTagPolicy, Wanted
 from transload.shared.sizes import format_size
 from transload.shared.workers import Stop
 

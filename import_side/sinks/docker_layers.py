@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
-from transload.import_side.sinks.base import BlobSource
 from transload.manifests.archive_layout import ArchiveLayout, Literal, TarPlan, blob_path, manifest_json
 from transload.shared.compression import Buffer, compression_of, decompressed, diff_id
 from transload.shared.digests import Digest
 from transload.shared.errors import LayerContentDiffers
 from transload.shared.image import OCI_INDEX, Descriptor, Image, ImageConfig, ImageManifest
+from transload.shared.sinks.base import BlobSource
 from transload.shared.workers import Stop
 
 OpenContent = Callable[[], Iterator[Buffer]]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from transload.import_side.sinks.base import BlobSource, Delivery, ExistingTagPolicy, Wanted
 from transload.import_side.sinks.docker_delivery import HeldChains, ImageDelivery, choose_manifest, require_space
 from transload.shared.digests import Digest
 from transload.shared.docker_engine import DockerEngine
 from transload.shared.errors import TargetCannotHold
 from transload.shared.progress import Progress
+from transload.shared.sinks.base import BlobSource, Delivery, ExistingTagPolicy, Wanted
 from transload.shared.workers import Outcome, Stop, run_parallel
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from transload.import_side.sinks.base import BlobSource, Delivery, ExistingTagPolicy, Wanted
 from transload.import_side.sinks.folders import make_folder, require_space
 from transload.manifests.archive_layout import blob_path, oci_door
 from transload.shared import limits
@@ -27,6 +26,7 @@ from transload.shared.errors import Locked, PathMissing, TagConflict, TargetCann
 from transload.shared.image import OCI_INDEX, Descriptor
 from transload.shared.progress import Progress, Stage
 from transload.shared.references import Reference
+from transload.shared.sinks.base import BlobSource, Delivery, ExistingTagPolicy, Wanted
 from transload.shared.workers import Outcome, Stop, attempt
 
 REFERENCE_NAME = "org.opencontainers.image.ref.name"

@@ -11,10 +11,10 @@ from doubles.docker_daemons import DockerDaemon
 from doubles.image_factory import ImageDouble, LayerDouble, image, index, layer, noise_layer
 from doubles.memory_blobs import MemoryBlobs
 from doubles.static_program import program
-from transload.import_side.sinks.base import Delivery, ExistingTagPolicy, Wanted
 from transload.import_side.sinks.docker_sink import DockerSink
 from transload.shared.errors import TagConflict, TargetCannotHold, TransloadError
 from transload.shared.progress import SilentProgress
+from transload.shared.sinks.base import Delivery, ExistingTagPolicy, Wanted
 from transload.shared.workers import Outcome, Stop
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("docker")]

@@ -16,7 +16,6 @@ from doubles.docker_daemons import DockerDaemon
 from doubles.image_factory import ImageDouble, LayerDouble, image, layer, noise_layer
 from doubles.memory_blobs import MemoryBlobs
 from doubles.static_program import program
-from transload.import_side.sinks.base import Delivery, Wanted
 from transload.import_side.sinks.docker_delivery import require_space
 from transload.import_side.sinks.docker_layers import containerd_archive
 from transload.import_side.sinks.docker_sink import DockerSink
@@ -33,6 +32,7 @@ from transload.shared.errors import (
 )
 from transload.shared.image import Descriptor
 from transload.shared.progress import SilentProgress
+from transload.shared.sinks.base import Delivery, Wanted
 from transload.shared.workers import Outcome, Stop, Stopped
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("docker")]

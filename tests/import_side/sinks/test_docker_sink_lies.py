@@ -10,11 +10,11 @@ import pytest
 from doubles.image_factory import image, noise_layer
 from doubles.memory_blobs import MemoryBlobs
 from doubles.scripted_docker import INFO, Answer, ScriptedDocker, scripted_docker
-from transload.import_side.sinks.base import Wanted
 from transload.import_side.sinks.docker_sink import DockerSink
 from transload.shared.digests import Digest
 from transload.shared.errors import DeliveredDigestDiffers, LoadFailed, TransloadError
 from transload.shared.progress import SilentProgress
+from transload.shared.sinks.base import Wanted
 from transload.shared.workers import Stop
 
 NAME = "registry.example/team/app:1.0"

@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from transload.import_side.sinks.base import BlobSource, Delivery, ExistingTagPolicy, Wanted
-from transload.import_side.sinks.registry_blobs import BlobOutcome, BlobPush, BlobWork
-from transload.import_side.sinks.target_errors import as_target_errors, tag_conflict
 from transload.shared.digests import Digest
 from transload.shared.errors import (
     DeliveredDigestDiffers,
@@ -25,6 +22,9 @@ from transload.shared.references import Reference
 from transload.shared.registry.client import RegistryClient
 from transload.shared.registry.push import RegistryPusher
 from transload.shared.registry.settings import RegistrySettings
+from transload.shared.sinks.base import BlobSource, Delivery, ExistingTagPolicy, Wanted
+from transload.shared.sinks.registry_blobs import BlobOutcome, BlobPush, BlobWork
+from transload.shared.sinks.target_errors import as_target_errors, tag_conflict
 from transload.shared.workers import Outcome, Stop, attempt, run_parallel
 
 

@@ -10,14 +10,14 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from transload.import_side.sinks.base import BlobSource
-from transload.import_side.sinks.target_errors import as_target_errors
 from transload.shared.digests import Digest
 from transload.shared.errors import TargetUnreachable, TransloadError
 from transload.shared.image import Descriptor
 from transload.shared.progress import Stage
 from transload.shared.registry.client import RegistryClient
 from transload.shared.registry.push import RegistryPusher
+from transload.shared.sinks.base import BlobSource
+from transload.shared.sinks.target_errors import as_target_errors
 from transload.shared.workers import Stop
 
 

@@ -1,0 +1,1 @@
+"""Places that images are delivered to, and that both sides deliver to."""
