@@ -188,7 +188,9 @@ def _serve(command: list[str], folder: Path, seen: Path, store: Store, *, is_20:
         with contextlib.closing(daemon.client()) as client:  # it accepts connections early, and answers when it is up
             return bool(client.ping())
 
-    with engines.running([*command, *arguments], log=folder / "log", is_ready=is_ready):
+    # A test run that is killed takes its daemons with it.
+    tied = ["setpriv", "--pdeathsig", "TERM"]
+    with engines.running([*tied, *command, *arguments], log=folder / "log", is_ready=is_ready):
         yield daemon
 
 
@@ -206,3 +208,4 @@ def _require_daemon_rights() -> None:
     if os.geteuid() != 0:
         engines.missing("a Docker daemon can only be started by root")
     engines.require("unshare")
+    engines.require("setpriv")
