@@ -205,10 +205,9 @@ class Exporter:
         plan = make_plan(resolved.images, failed_entries(failures), self.request.chunk_size_bytes)
         result.carried = list(carried.values())
         if not self.again:
-            found = [one for one in map(deliveries.of_image, plan.images) if one is not None]
-            brought = {one.reference for one in found}
-            result.carried += found
-            plan = plan.without([image for image in plan.images if str(image.reference) in brought], [])
+            found = {image: one for image in plan.images if (one := deliveries.of_image(image)) is not None}
+            result.carried += found.values()
+            plan = plan.without(found.keys(), [])
         result.failed = list(plan.failed)
         if not plan.images:
             if failures and not result.carried:

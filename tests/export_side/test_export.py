@@ -292,3 +292,17 @@ def test_stock_tools_verify_the_bundle(registry: RunningRegistry, runs: ExportRu
     archive = archive_of(path)
     blocks = [hashlib.sha256(archive[start : start + (4 << 20)]).digest() for start in range(0, len(archive), 4 << 20)]
     assert (path / "images.blocks").read_bytes() == b"".join(blocks)
+
+
+def test_two_platforms_of_one_reference_under_two_names(registry: RunningRegistry, runs: ExportRuns) -> None:
+    reference = Reference.parse(registry.put(machines("two-platforms")))
+    amd = ListedImage(reference)
+    arm = ListedImage(reference, ARM, reference.with_tag("1-arm"))
+    runs.run(amd)
+    second = runs.run(amd, arm)
+    assert [one.platform for one in manifest_of(second.path).images] == ["linux/arm64"]
+    assert [carried.reference for carried in second.carried] == [str(reference)]
+    registry.put(machines("two-platforms", attestation=True))  # another index of the same children
+    third = runs.run(amd, arm)
+    assert third.nothing_new
+    assert len(third.carried) == 2
