@@ -212,6 +212,7 @@ def import_bundle(
     from transload.import_side.importer import import_bundle as run_import  # noqa: PLC0415
     from transload.import_side.report import encode  # noqa: PLC0415
     from transload.import_side.reporting import import_report  # noqa: PLC0415
+    from transload.import_side.sinks.folders import make_folder  # noqa: PLC0415
     from transload.import_side.target_names import Rename  # noqa: PLC0415
     from transload.import_side.targets import TargetSpec, open_targets  # noqa: PLC0415
     from transload.import_side.verification import default_jobs  # noqa: PLC0415
@@ -220,6 +221,8 @@ def import_bundle(
 
     if work_dir is not None:
         os.environ["TMPDIR"] = tempfile.tempdir = str(work_dir.absolute())
+    if report is not None:
+        make_folder(report.absolute().parent)  # before the first byte, not after the last
     allowed = _load_trust(trust)
     if allowed is None:
         raise RuntimeError("--trust is required")

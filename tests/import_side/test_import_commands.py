@@ -187,6 +187,16 @@ def test_the_report_names_moved_tags_and_failures(
     assert all("images.tar.0002" in one["message"] for one in document["failures"])
 
 
+def test_a_report_that_cannot_be_written_is_found_before_the_first_byte(
+    sealed_tiny: Path, tmp_path: Path, trust: Path
+) -> None:
+    result = transload("import", sealed_tiny, "--trust", trust, "--to", f"oci={tmp_path / 'out'}",
+                       "--state", tmp_path / "state.yml", "--report", trust / "report.json")  # fmt: skip
+    assert result.returncode == 45
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "state.yml").exists()
+
+
 def test_the_published_schema_is_that_of_the_code() -> None:
     assert SCHEMA.read_bytes() == report.schema()
 
