@@ -67,6 +67,12 @@ MAX_TOKEN_ANSWER_BYTES = 1 * MIB
 MAX_TAG_PAGE_BYTES = 16 * MIB
 MAX_TAG_PAGES = 10_000
 MAX_TAGS = 1_000_000
+MAX_CATALOG_PAGE_BYTES = 16 * MIB
+"""A page of NGC's catalogue has 100 entries with descriptions of some 20 KiB."""
+
+MAX_CATALOG_PAGES = 1_000
+"""100,000 images; NGC has about a thousand."""
+
 MAX_ERROR_BODY_BYTES = 8 * KIB
 """How much of an error body is read to quote a line of it."""
 
