@@ -83,18 +83,8 @@ def _export(bench: Bench) -> Measured:
     public = key.with_name("key.pub").read_text()
     (bench.work / "trust").write_text(f'bench@example.org namespaces="transload-bundle" {public}')
     references = [f"{bench.source}/{image}" for image in IMAGES]
-    command: list[str | Path] = [
-        *TRANSLOAD,
-        "export",
-        *references,
-        "--output-path",
-        folder,
-        "--sign-key",
-        key,
-        "--jobs",
-        str(JOBS),
-    ]
-    return bench.take("transload export", command, [folder])
+    options: list[str | Path] = ["--output-path", folder, "--sign-key", key, "--jobs", str(JOBS)]
+    return bench.take("transload export", [*TRANSLOAD, "export", *references, *options], [folder])
 
 
 def _skopeo_out(bench: Bench) -> Measured:
@@ -120,18 +110,8 @@ def _import(bench: Bench, name: str, target: str, watch: list[Path]) -> Measured
     state = bench.work / f"state-{name}.yml"
     for old in bench.work.glob(f"*state-{name}.yml*"):
         old.unlink()
-    command: list[str | Path] = [
-        *TRANSLOAD,
-        "import",
-        bench.bundle,
-        "--trust",
-        bench.work / "trust",
-        "--to",
-        target,
-        "--state",
-        state,
-    ]
-    return bench.take(f"transload import {name}", command, watch)
+    options: list[str | Path] = ["--trust", bench.work / "trust", "--to", target, "--state", state]
+    return bench.take(f"transload import {name}", [*TRANSLOAD, "import", bench.bundle, *options], watch)
 
 
 def _verify(bench: Bench) -> Measured:
