@@ -37,6 +37,10 @@ class RegistryPusher:
         self._client = client
         self.host = client.host
 
+    def close(self) -> None:
+        """Close idle connections, the client's too."""
+        self._client.close()
+
     def mount_blob(self, path: str, digest: Digest, from_path: str) -> bool:
         """Ask the registry to take a blob over from another of its repositories.
 

@@ -17,6 +17,7 @@ from doubles.registry_faults import Fault, Reply, Request
 
 _TLS_HANDSHAKE = b"\x16"
 _PIECE_BYTES = 1024 * 1024
+_SETTLE_SECONDS = 20.0
 
 
 @dataclass
@@ -35,6 +36,8 @@ class HttpDouble:
     faults: list[Fault] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    _settled: threading.Condition = field(default_factory=threading.Condition)
+    _open_connections: int = 0
 
     @property
     def url(self) -> str:
@@ -44,6 +47,23 @@ class HttpDouble:
     def asked(self, method: str, path: str = "") -> list[Request]:
         """The requests whose method and path match these regular expressions."""
         return [one for one in self.requests if re.fullmatch(method, one.method) and re.search(path, one.path)]
+
+    def settle(self) -> None:
+        """Wait until every connection has ended, so that `requests` is complete; clients are closed before."""
+        with self._settled:
+            assert self._settled.wait_for(lambda: self._open_connections == 0, _SETTLE_SECONDS)
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[None]:
+        """Counts one connection for `settle`."""
+        with self._settled:
+            self._open_connections += 1
+        try:
+            yield
+        finally:
+            with self._settled:
+                self._open_connections -= 1
+                self._settled.notify_all()
 
     def reply(self, request: Request) -> Reply:
         """The correct reply to a request."""
@@ -82,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
     double: HttpDouble
 
     def handle(self) -> None:
-        with contextlib.suppress(ConnectionError, OSError):
+        with self.double.connection(), contextlib.suppress(ConnectionError, OSError):
             if self.double.scheme == "http" and self.connection.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE:
                 return  # a client tries https first; Go's server says no to that at once, too
             super().handle()
