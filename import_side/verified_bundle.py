@@ -19,7 +19,7 @@ from transload.manifests.bundle_checks import README_NAME, BundleChecks, SignedB
 from transload.manifests.bundle_manifest import BlobEntry, BundleManifest, ImageEntry
 from transload.shared import limits
 from transload.shared.digests import Digest
-from transload.shared.errors import BlobDamaged, Faults, MalformedBundle, TransloadError, raise_all
+from transload.shared.errors import BlobDamaged, BundleFileWrongSize, Faults, MalformedBundle, TransloadError, raise_all
 from transload.shared.image import Descriptor, Image
 from transload.shared.signing.allowed_signers import AllowedSigners
 from transload.shared.workers import Outcome, attempt
@@ -205,8 +205,16 @@ class VerifiedBundle:
 def _read_signatures(directory: BundleDirectory, listing: Listing) -> dict[str, bytes]:
     """The signature files in the order in which `BundleChecks` looks at them; what is beyond its limit stays unread."""
     names = sorted(listing.signatures, key=lambda name: (name.count("."), name))
-    read = {name: directory.read_small(name, limits.MAX_SIGNATURE_BYTES) for name in names[: limits.MAX_SIGNATURES]}
+    read = {name: _read_signature(directory, name) for name in names[: limits.MAX_SIGNATURES]}
     return {**read, **dict.fromkeys(names[limits.MAX_SIGNATURES :], b"")}
+
+
+def _read_signature(directory: BundleDirectory, name: str) -> bytes:
+    """A signature file; nothing for one too large to be one, so that junk beside a valid signature does not deny it."""
+    try:
+        return directory.read_small(name, limits.MAX_SIGNATURE_BYTES)
+    except BundleFileWrongSize:
+        return b""
 
 
 def _check_files(

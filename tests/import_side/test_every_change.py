@@ -299,3 +299,15 @@ def test_an_intact_bundle_is_delivered_whole(sealed_small: Path, tmp_path: Path)
     result = run_import(sealed_small, tmp_path / "state.yml", f"archive={tmp_path / 'out'}")
     assert actions(result) == ["delivered"] * 3
     assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("size_bytes", [0, 100, 17 * 1024])
+def test_junk_called_a_signature_does_not_deny_a_bundle_with_a_valid_one(
+    size_bytes: int, sealed_tiny: Path, copy_of: Copy
+) -> None:
+    folder = copy_of(sealed_tiny)
+    (folder / f"{CHECKSUMS}.other.sig").write_bytes(b"x" * size_bytes)
+    bundle = open_bundle(folder)
+    bundle.close()
+    assert bundle.signed_by
+    assert any(f"{CHECKSUMS}.other.sig" in note for note in bundle.notes)
