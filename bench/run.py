@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -39,20 +40,21 @@ def corpus_storage(chosen: Path | None) -> Path:
     return folder / "registry"
 
 
-def print_table(title: str, runs: list[Measured]) -> None:
-    """Print runs; ratios are to the first one, syncs included."""
+def show(title: str, contenders: Iterator[Measured]) -> list[Measured]:
+    """Run contenders and print each when it is done; ratios are to the first one, syncs included."""
     print(f"\n{title}")
-    print(
-        f"{'':26}{'seconds':>9}{'+ sync':>8}{'ratio':>7}{'CPU s':>8}{'peak MB':>9}{'peak disk MB':>14}{'disk MB':>10}"
-    )
-    first = runs[0].seconds + runs[0].sync_seconds
-    for one in runs:
-        whole = one.seconds + one.sync_seconds
+    headings = f"{'seconds':>9}{'+ sync':>8}{'ratio':>7}{'CPU s':>8}{'peak MB':>9}{'peak disk MB':>14}{'disk MB':>10}"
+    print(f"{'':26}{headings}", flush=True)
+    runs: list[Measured] = []
+    for one in contenders:
+        runs.append(one)
+        whole, first = one.seconds + one.sync_seconds, runs[0].seconds + runs[0].sync_seconds
         print(
             f"{one.name:26}{one.seconds:9.2f}{one.sync_seconds:8.2f}{whole / first:7.2f}{one.cpu_seconds:8.2f}"
             f"{one.peak_memory_bytes / MB:9.0f}{one.peak_disk_bytes / MB:14.0f}{one.final_disk_bytes / MB:10.0f}",
             flush=True,
         )
+    return runs
 
 
 def main() -> int:
@@ -76,11 +78,9 @@ def main() -> int:
             print(f"{corpus}; Python {platform.python_version()}, load {os.getloadavg()[0]:.1f}", flush=True)
             bench = Bench(host, work)
             if options.only != "in":
-                figures["out"] = list(out(bench))
-                print_table("Registry -> something to carry", figures["out"])
+                figures["out"] = show("Registry -> something to carry", out(bench))
             if options.only != "out":
-                figures["in"] = list(back_in(bench))
-                print_table("What was carried -> target", figures["in"])
+                figures["in"] = show("What was carried -> target", back_in(bench))
     finally:
         if not options.keep and options.work is None:
             shutil.rmtree(work, ignore_errors=True)
