@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -66,6 +67,7 @@ def main() -> int:
     parser.add_argument("--only", choices=["out", "in"], help="one direction; `in` needs --work and an earlier `out`")
     parser.add_argument("--keep", action="store_true", help="leave the scratch folder")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that daemons and registries are stopped
     storage = corpus_storage(options.storage)
     work = options.work or Path(tempfile.mkdtemp(prefix="transload-bench-"))
     work.mkdir(parents=True, exist_ok=True)
