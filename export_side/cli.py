@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 from transload.export_side.exporter import DEFAULT_JOBS, Exporter
+from transload.export_side.ngc.options import Choice, choice_options
 from transload.export_side.plan import image_size
 from transload.export_side.request import DEFAULT_DESTINATION, ExportRequest
 from transload.export_side.result import ExportResult
@@ -14,6 +15,7 @@ from transload.manifests.image_list import ALL_PLATFORMS, ListedImage, ListEntry
 from transload.shared import limits
 from transload.shared.atomic_files import read_bounded
 from transload.shared.command_context import CommandContext, json_option, pass_command_context
+from transload.shared.config_file import config_option
 from transload.shared.console import print_json, print_table, print_text, say, warn
 from transload.shared.errors import InvalidConfiguration, InvalidImageList, PathMissing, ReadFailed
 from transload.shared.platforms import DEFAULT_PLATFORM
@@ -23,8 +25,11 @@ from transload.shared.signing.signer import signer_for
 from transload.shared.sizes import format_size, parse_size
 
 
+@config_option
 @click.command("export")
 @click.argument("references", metavar="[REFERENCE]...", nargs=-1)
+@click.option("--ngc", "from_ngc", is_flag=True, help="Take images from NGC's catalogue, as the options below choose.")
+@choice_options
 @click.option("--images", "image_list", metavar="FILE", type=click.Path(path_type=Path),
               help="Take the images from this YAML list, beside those named here.")  # fmt: skip
 @click.option("--output-path", metavar="DIR", type=click.Path(path_type=Path), default=Path(),
@@ -51,6 +56,8 @@ def export(
     context: CommandContext,
     *,
     references: tuple[str, ...],
+    from_ngc: bool,
+    choice: Choice,
     image_list: Path | None,
     output_path: Path,
     sign_key: Path | None,
@@ -78,14 +85,15 @@ def export(
             "A bundle must be signed.", hint="Name a key with --sign-key FILE; `transload keygen` makes one."
         )
     request = ExportRequest(
-        _entries(references, image_list),
+        _entries(references, image_list, choice.entries(from_ngc=from_ngc)),
         ALL_PLATFORMS if all_platforms else parse_platform_choice(platform or str(DEFAULT_PLATFORM)),
         destination,
         whole_blocks(parse_size(chunk_size), allow_large_files=allow_large_files),
     )
     sign = signer_for(sign_key) if sign_key is not None else None
     exporter = Exporter(
-        request, output_path, registries, sign, jobs, again, restart, context.stop, context.progress
+        request, output_path, registries, sign, jobs, again, restart, context.stop, context.progress,
+        ngc=choice.endpoints,
     )  # fmt: skip
     result = exporter.dry_run() if dry_run else exporter.run()
     if as_json:
@@ -95,8 +103,9 @@ def export(
     return result.exit_code
 
 
-def _entries(references: tuple[str, ...], image_list: Path | None) -> tuple[ListEntry, ...]:
+def _entries(references: tuple[str, ...], image_list: Path | None, chosen: list[ListEntry]) -> tuple[ListEntry, ...]:
     entries: list[ListEntry] = [ListedImage(Reference.parse(text)) for text in references]
+    entries.extend(chosen)
     if image_list is not None:
         try:
             raw = read_bounded(image_list, limits.MAX_IMAGE_LIST_BYTES)
@@ -105,7 +114,8 @@ def _entries(references: tuple[str, ...], image_list: Path | None) -> tuple[List
         entries.extend(parse(raw, str(image_list)))
     if not entries:
         raise InvalidConfiguration(
-            "No image was named.", hint="Name references, such as nvcr.io/nvidia/cuda:12.4.1-base, or --images FILE."
+            "No image was named.",
+            hint="Name references, such as nvcr.io/nvidia/cuda:12.4.1-base, or --images FILE, --repository or --ngc.",
         )
     return tuple(entries)
 

@@ -18,6 +18,8 @@ from transload.export_side.delivered import Carried, Deliveries, moved_reference
 from transload.export_side.documents import bundle_file_sizes
 from transload.export_side.export_state import ExportState
 from transload.export_side.journal import BundleIdentity, Journal
+from transload.export_side.ngc.endpoints import NgcEndpoints
+from transload.export_side.ngc.source import NgcSource
 from transload.export_side.plan import make_plan
 from transload.export_side.request import ExportRequest
 from transload.export_side.resolve import SourceRegistries, resolve
@@ -56,6 +58,7 @@ class Exporter:
         stop: Ends the run.
         progress: Where long steps are shown.
         now: The clock; `SOURCE_DATE_EPOCH` in the environment goes before it.
+        ngc: Where NGC's catalogue is.
     """
 
     request: ExportRequest
@@ -68,6 +71,7 @@ class Exporter:
     stop: Stop
     progress: Progress
     now: Callable[[], datetime] = field(default=lambda: datetime.now(timezone.utc))
+    ngc: NgcEndpoints = field(default_factory=NgcEndpoints)
 
     def dry_run(self) -> ExportResult:
         """Say what `run` would do, and write nothing.
@@ -194,7 +198,14 @@ class Exporter:
 
     def _plan(self, state: ExportState, sources: SourceRegistries) -> tuple[ExportResult, dict[Digest, bytes]]:
         """Find out what is new; without anything new the result has no plan."""
-        selection = select(self.request, sources.list_tags)
+        with NgcSource(self.registries, self.ngc, self.stop) as ngc:
+            selection = select(
+                self.request,
+                sources.list_tags,
+                look_up=ngc.repositories,
+                dates_of=lambda repository, tags: ngc.dates(sources.client(repository), repository, tags),
+            )
+            selection.notes[:0] = ngc.take_notes()
         result = ExportResult(self.request.destination, notes=list(selection.notes))
         deliveries = Deliveries(state, self.request.destination)
         carried = self._unchanged(selection, deliveries, sources)

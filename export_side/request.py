@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 from transload.manifests.bundle_manifest import DESTINATION_PATTERN
 from transload.manifests.chunks import whole_blocks
-from transload.manifests.image_list import ListedImage, ListEntry, PlatformChoice
+from transload.manifests.image_list import ListedImage, ListedNgc, ListEntry, PlatformChoice
 from transload.shared import limits
 from transload.shared.digests import Digest
 from transload.shared.errors import InvalidConfiguration
@@ -54,5 +54,8 @@ class ExportRequest:
         platform = str(entry.platform or self.platform)
         if isinstance(entry, ListedImage):
             return ["image", str(entry.reference), platform, str(entry.rename or entry.reference)]
+        if isinstance(entry, ListedNgc):
+            images = sorted(entry.images)
+            return ["ngc", entry.project, platform, images, entry.strict_name_match, entry.as_fields()]
         tags = sorted(entry.tags)
-        return ["repository", entry.repository.repository, platform, tags, entry.tag_pattern, entry.keep_last or 0]
+        return ["repository", entry.repository.repository, platform, tags, entry.tag_pattern, entry.as_fields()]

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
+from transload.export_side.ngc.filters import ILLEGAL, SIGNATURE, Selected, TagFilter
 from transload.export_side.request import ExportRequest
-from transload.export_side.tag_order import newest_first
-from transload.manifests.image_list import ListedImage, ListedRepository, PlatformChoice
+from transload.manifests.image_list import ListedImage, ListedNgc, ListedRepository, PlatformChoice
 from transload.shared.errors import NothingSelected, TransloadError
-from transload.shared.references import Reference, is_tag
+from transload.shared.references import Reference
 
 ListTags = Callable[[Reference], list[str]]
 """Every tag that a registry lists for a repository."""
 
-_SIGNATURE_TAG = re.compile(r"sha(?:256-[0-9a-f]{64}|512-[0-9a-f]{128})(?:\.[a-z0-9]+)?", re.ASCII)
-"""cosign's `.sig`, `.att`, `.sbom`, and the referrers fallback tag: about images, not images."""
+LookUp = Callable[[ListedNgc], Sequence[ListedRepository]]
+"""The repositories that NGC's catalogue has for an entry."""
+
+DatesOf = Callable[[Reference, Sequence[str]], Mapping[str, datetime]]
+"""When tags of a repository were made."""
 
 _NAMED_AT_MOST = 5
 
@@ -55,7 +59,7 @@ class Selection:
 
     Attributes:
         wanted: The images, each once, in the order of the request.
-        failures: Repositories whose tags could not be listed.
+        failures: Repositories whose tags could not be listed, projects that NGC's catalogue does not show.
         notes: What was left out, and why, for people.
     """
 
@@ -64,15 +68,20 @@ class Selection:
     notes: list[str] = field(default_factory=list)
 
 
-def select(request: ExportRequest, list_tags: ListTags) -> Selection:
+def select(
+    request: ExportRequest, list_tags: ListTags, *, look_up: LookUp | None = None, dates_of: DatesOf | None = None
+) -> Selection:
     """Find the images that a request means.
 
     Args:
         request: Its entries, in order.
         list_tags: Asked once for every entry that has no fixed tags.
+        look_up: Asked once for every entry of NGC's catalogue.
+        dates_of: Asked for entries that have a rule about dates.
 
     Raises:
         NothingSelected: Every repository was listed and no tag fits.
+        ValueError: An entry needs `look_up` or `dates_of`.
     """
     selection = Selection()
     for entry in request.entries:
@@ -80,51 +89,84 @@ def select(request: ExportRequest, list_tags: ListTags) -> Selection:
         if isinstance(entry, ListedImage):
             selection.wanted.append(Wanted(entry.reference, entry.rename or entry.reference, platform))
             continue
-        try:
-            tags = _tags_of(entry, list_tags, selection.notes)
-        except TransloadError as error:
-            selection.failures.append(Failure(entry.repository.repository, error))
-            continue
-        references = [entry.repository.with_tag(tag) for tag in tags]
-        selection.wanted.extend(Wanted(reference, reference, platform) for reference in references)
+        for one in _repositories(entry, look_up, selection):
+            try:
+                tags = _tags_of(one, list_tags, dates_of, selection.notes)
+            except TransloadError as error:
+                selection.failures.append(Failure(one.repository.repository, error))
+                continue
+            references = [one.repository.with_tag(tag) for tag in tags]
+            selection.wanted.extend(Wanted(reference, reference, platform) for reference in references)
     selection.wanted = list(dict.fromkeys(selection.wanted))
     if not selection.wanted and not selection.failures:
         raise NothingSelected(
             "No tag fits the request. " + " ".join(selection.notes),
-            hint="Look at tag_pattern: it must match the whole tag.",
+            hint="A tag_pattern must match the whole tag; `transload ngc list` shows what the other rules leave out.",
         )
     return selection
 
 
-def _tags_of(entry: ListedRepository, list_tags: ListTags, notes: list[str]) -> Iterable[str]:
+def _repositories(
+    entry: ListedRepository | ListedNgc, look_up: LookUp | None, selection: Selection
+) -> Sequence[ListedRepository]:
+    if isinstance(entry, ListedRepository):
+        return [entry]
+    if look_up is None:
+        raise ValueError("an entry of NGC's catalogue needs the catalogue")
+    try:
+        return look_up(entry)
+    except TransloadError as error:
+        selection.failures.append(Failure(f"NGC project {entry.project}", error))
+        return []
+
+
+def _tags_of(entry: ListedRepository, list_tags: ListTags, dates_of: DatesOf | None, notes: list[str]) -> Sequence[str]:
+    """The tags that are wanted; a list of them without rules is taken as it is."""
+    if entry.tags and not entry.has_rules:
+        return entry.tags
+    selected = select_tags(entry, list_tags, dates_of)
     name = entry.repository.repository
-    tags = list(entry.tags) if entry.tags else _listed_tags(entry, list_tags, notes)
-    if entry.keep_last is None:
-        return tags
-    newest, without_version = newest_first(tags)
-    if without_version:
-        notes.append(f"{name}: {_counted(without_version, 'tag')} not counted for keep_last: no version in the name.")
-    return newest[: entry.keep_last]
+    for why, what in ((SIGNATURE, "signature or attestation tag"), (ILLEGAL, "illegal tag")):
+        if skipped := [tag for tag, reason in selected.excluded.items() if reason == why]:
+            notes.append(f"{name}: {counted(skipped, what)} skipped.")
+    if out := [tag for tag in selected.unparsed if tag in selected.excluded]:
+        notes.append(f"{name}: {counted(out, 'tag')} left out: no version in the name.")
+    if not selected.tags:
+        pattern = f" matches {entry.tag_pattern}" if entry.tag_pattern else " fits"
+        notes.append(f"{name}: none of its {selected.listed_count} tags{pattern}.")
+    return selected.tags
 
 
-def _listed_tags(entry: ListedRepository, list_tags: ListTags, notes: list[str]) -> list[str]:
-    name = entry.repository.repository
-    listed = list_tags(entry.repository)
-    signatures = [tag for tag in listed if _SIGNATURE_TAG.fullmatch(tag)]
-    illegal = [tag for tag in listed if not is_tag(tag)]
-    if signatures:
-        notes.append(f"{name}: {_counted(signatures, 'signature or attestation tag')} skipped.")
-    if illegal:
-        notes.append(f"{name}: {_counted(illegal, 'tag')} skipped: not a legal tag name.")
-    skipped = {*signatures, *illegal}
-    pattern = re.compile(entry.tag_pattern or r".*")
-    newest, rest = newest_first(tag for tag in listed if tag not in skipped and pattern.fullmatch(tag))
-    if not newest and not rest:
-        notes.append(f"{name}: none of its {len(listed)} tags matches {entry.tag_pattern}.")
-    return newest + rest
+@dataclass(frozen=True, slots=True)
+class SelectedTags(Selected):
+    """What rules make of a repository's tags.
+
+    Args:
+        listed_count: How many tags there were.
+    """
+
+    listed_count: int = 0
 
 
-def _counted(tags: list[str], what: str) -> str:
+def select_tags(entry: ListedRepository, list_tags: ListTags, dates_of: DatesOf | None) -> SelectedTags:
+    """The tags of one repository that an entry asks for.
+
+    Args:
+        entry: The repository and its rules.
+        list_tags: Asked unless the entry names its tags.
+        dates_of: Asked if there is a rule about dates.
+    """
+    repository = entry.repository
+    listed = list(entry.tags) or list_tags(repository)
+    pattern = re.compile(entry.tag_pattern or ".*", re.DOTALL)
+    matching = [tag for tag in listed if pattern.fullmatch(tag)]
+    dates = None if dates_of is None else lambda tags: dates_of(repository, tags)
+    found = TagFilter.of(entry).apply(matching, dates=dates)
+    return SelectedTags(found.tags, found.unparsed, found.excluded, len(listed))
+
+
+def counted(tags: Sequence[str], what: str) -> str:
+    """How many tags, and the first few of them."""
     shown = ", ".join(repr(tag[:130]) for tag in tags[:_NAMED_AT_MOST])
     more = f" and {len(tags) - _NAMED_AT_MOST} more" if len(tags) > _NAMED_AT_MOST else ""
     return f"{len(tags)} {what}{'' if len(tags) == 1 else 's'} ({shown}{more})"

@@ -8,8 +8,14 @@ r"""`--images FILE.yml`: which images to export, as a person writes them down.
       - repository: nvcr.io/nvidia/tensorflow
         tag_pattern: '24\.\d+-tf2-py3'                         # a regular expression for the whole tag
         keep_last: 2                                           # the newest two of those
+        exclude: ['-igpu$']                                    # further rules: min_version, py_version, since_days
       - repository: docker.io/library/busybox
         tags: ["1.36", "1.37"]
+      - ngc:                                                   # what NGC's catalogue has
+          project: nvidia
+          images: [pytorch, tensorflow]                        # all of the project without
+          min_version: "24.01"
+          keep_last: 2
 
 Unknown keys are refused, so that a misspelt one is not silently ignored; all faults are reported together.
 """
@@ -19,8 +25,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
+from transload.manifests.tag_rules import TagRules
 from transload.shared.errors import InvalidImageList, InvalidReference, TransloadError, raise_all
 from transload.shared.platforms import Platform
 from transload.shared.references import Reference, is_tag
@@ -30,8 +37,13 @@ ALL_PLATFORMS: Final = "all"
 PlatformChoice = Platform | Literal["all"]
 
 _IMAGE_KEYS = {"reference", "platform", "rename"}
-_REPOSITORY_KEYS = {"repository", "platform", "tags", "tag_pattern", "keep_last"}
-_SHAPE_HINT = "An entry is a reference, {reference, platform?, rename?} or {repository, tags | tag_pattern, keep_last}."
+_RULE_KEYS = {"min_version", "py_version", "keep_last", "since_days", "exclude"}
+_REPOSITORY_KEYS = {"repository", "platform", "tags", "tag_pattern", *_RULE_KEYS}
+_NGC_KEYS = {"project", "images", "strict_name_match", "platform", *_RULE_KEYS}
+_SHAPE_HINT = (
+    "An entry is a reference, {reference, platform?, rename?}, {repository, tags | tag_pattern, keep_last, ...} or "
+    "{ngc: {project, images, min_version, keep_last, ...}}."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +62,40 @@ class ListedImage:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedRepository:
-    """Several tags of one repository.
+class ListedRepository(TagRules):
+    """Several tags of one repository: those named or matching, and of them what the rules let pass.
 
     Args:
         repository: The repository; its tag and digest do not count.
         tags: These tags, if any are named.
         tag_pattern: Otherwise the tags that match this regular expression as a whole; every tag if it is empty.
-        keep_last: How many of the newest of them; None for all.
         platform: Which platform of them; None for the command's own choice.
     """
 
     repository: Reference
     tags: tuple[str, ...] = ()
     tag_pattern: str = ""
-    keep_last: int | None = None
     platform: PlatformChoice | None = None
 
 
-ListEntry = ListedImage | ListedRepository
+@dataclass(frozen=True, slots=True)
+class ListedNgc(TagRules):
+    """Images that NGC's catalogue has, and of each the tags that the rules let pass.
+
+    Args:
+        project: An organisation, such as `nvidia`, or `org/team`.
+        images: Which of its images; all without.
+        strict_name_match: A name is the whole one; otherwise a part of it is enough.
+        platform: Which platform of them; None for the command's own choice.
+    """
+
+    project: str
+    images: tuple[str, ...] = ()
+    strict_name_match: bool = True
+    platform: PlatformChoice | None = None
+
+
+ListEntry = ListedImage | ListedRepository | ListedNgc
 
 
 def parse(raw: bytes, where: str) -> tuple[ListEntry, ...]:
@@ -116,19 +143,59 @@ def _entry(value: object) -> ListEntry:
         return ListedImage(Reference.parse(value))
     if not isinstance(value, Mapping):
         raise InvalidImageList("it is neither a reference nor a mapping.")
-    if ("reference" in value) == ("repository" in value):
-        raise InvalidImageList("it needs either `reference` or `repository`.")
-    allowed = _IMAGE_KEYS if "reference" in value else _REPOSITORY_KEYS
-    unknown = [str(key) for key in value if key not in allowed]
-    if unknown:
-        raise InvalidImageList(f"unknown key {unknown[0][:60]!r}; here may be: {', '.join(sorted(allowed))}.")
-    platform_text = _text(value, "platform")
-    platform = parse_platform_choice(platform_text) if platform_text is not None else None
+    if sum(kind in value for kind in ("reference", "repository", "ngc")) != 1:
+        raise InvalidImageList("it needs either `reference` or `repository` or `ngc`.")
+    if "ngc" in value:
+        _refuse_unknown(value, {"ngc"})
+        return _ngc(value["ngc"])
+    _refuse_unknown(value, _IMAGE_KEYS if "reference" in value else _REPOSITORY_KEYS)
+    platform = _platform(value)
     reference_text = _text(value, "reference")
     if reference_text is not None:
         rename = _text(value, "rename")
         return ListedImage(Reference.parse(reference_text), platform, _new_name(rename) if rename is not None else None)
     return _repository(value, platform)
+
+
+def _refuse_unknown(value: Mapping[object, object], allowed: set[str]) -> None:
+    unknown = [str(key) for key in value if key not in allowed]
+    if unknown:
+        raise InvalidImageList(f"unknown key {unknown[0][:60]!r}; here may be: {', '.join(sorted(allowed))}.")
+
+
+def _platform(value: Mapping[object, object]) -> PlatformChoice | None:
+    text = _text(value, "platform")
+    return parse_platform_choice(text) if text is not None else None
+
+
+def _ngc(value: object) -> ListedNgc:
+    if not isinstance(value, Mapping):
+        raise InvalidImageList("`ngc` is not a mapping, such as {project: nvidia, images: [pytorch]}.")
+    _refuse_unknown(value, _NGC_KEYS)
+    strict = _text(value, "strict_name_match")
+    if strict not in (None, "true", "false"):
+        raise InvalidImageList("`strict_name_match` is neither true nor false.")
+    project = _text(value, "project") or "nvidia"
+    return ListedNgc(project, _texts(value, "images"), strict != "false", _platform(value), **_rules(value))
+
+
+def _rules(value: Mapping[object, object]) -> dict[str, Any]:
+    return {
+        "min_version": _text(value, "min_version"),
+        "py_version": _text(value, "py_version"),
+        "keep_last": _positive_number(value, "keep_last"),
+        "since_days": _positive_number(value, "since_days"),
+        "exclude": _texts(value, "exclude"),
+    }
+
+
+def _texts(value: Mapping[object, object], key: str) -> tuple[str, ...]:
+    """A list of texts, or one alone."""
+    found = value.get(key, [])
+    found = [found] if isinstance(found, str) else found
+    if not isinstance(found, list) or not all(isinstance(text, str) and text for text in found):
+        raise InvalidImageList(f"`{key}` is not a list of texts.")
+    return tuple(found)
 
 
 def _new_name(text: str) -> Reference:
@@ -145,9 +212,7 @@ def _repository(value: Mapping[object, object], platform: PlatformChoice | None)
         raise InvalidImageList(f"`repository` is {text[:300]!r}, which has a tag or digest; use `reference` for that.")
     if "tags" in value and "tag_pattern" in value:
         raise InvalidImageList("`tags` and `tag_pattern` exclude each other.")
-    return ListedRepository(
-        repository, tuple(_tags(value)), _pattern(value), _positive_number(value, "keep_last"), platform
-    )
+    return ListedRepository(repository, tuple(_tags(value)), _pattern(value), platform, **_rules(value))
 
 
 def _tags(value: Mapping[object, object]) -> Iterator[str]:

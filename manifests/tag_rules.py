@@ -55,7 +55,7 @@ class TagRules:
     @property
     def has_rules(self) -> bool:
         """Whether anything is asked of a tag at all."""
-        return any(value not in (None, ()) for value in self.as_fields())
+        return any(value is not None and value != [] for value in self.as_fields())
 
     def as_fields(self) -> list[object]:
         """The rules as plain values in a fixed order, for fingerprints."""

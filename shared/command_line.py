@@ -54,6 +54,10 @@ COMMANDS = {
         _EXPORT, "transload.export_side.cli", "export",
         "Take images from a registry and seal them into a signed bundle.",
     ),
+    "ngc": CommandEntry(
+        _EXPORT, "transload.export_side.ngc.list_command", "ngc",
+        "Look into NGC's catalogue.",
+    ),
     "copy": CommandEntry(
         _EXPORT, "transload.export_side.copy_command", "copy",
         "Copy a bundle to a medium, read it back and compare.",

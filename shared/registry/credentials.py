@@ -119,7 +119,8 @@ def password_from(raw: bytes, where: str) -> str:
 def environment_credential(host: str, environment: Mapping[str, str]) -> Credential | None:
     """The login that `TRANSLOAD_USERNAME_<HOST>` and `TRANSLOAD_PASSWORD_<HOST>` give.
 
-    For nvcr.io the user name may be left out: it is always `$oauthtoken`.
+    For nvcr.io the user name may be left out: it is always `$oauthtoken`. NGC_API_KEY counts there, too, if neither
+    of the two is set; TRANSLOAD_NGC_REGISTRY names another host that is NGC's registry.
 
     Args:
         host: The registry.
@@ -131,8 +132,10 @@ def environment_credential(host: str, environment: Mapping[str, str]) -> Credent
     suffix = re.sub(r"[^A-Z0-9]", "_", host.upper())
     user_variable, password_variable = f"TRANSLOAD_USERNAME_{suffix}", f"TRANSLOAD_PASSWORD_{suffix}"
     username, password = environment.get(user_variable, ""), environment.get(password_variable, "")
-    if host == _NGC_HOST and password:
-        username = username or _NGC_USER
+    if host == (environment.get("TRANSLOAD_NGC_REGISTRY") or _NGC_HOST):
+        if not username and not password and environment.get("NGC_API_KEY"):
+            return Credential(_NGC_USER, environment["NGC_API_KEY"], source="the environment (NGC_API_KEY)")
+        username = username or (_NGC_USER if password else "")
     if not username and not password:
         return None
     if not (username and password):

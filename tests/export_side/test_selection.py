@@ -38,14 +38,14 @@ def test_a_pattern_must_match_the_whole_tag() -> None:
 def test_the_newest_are_kept_by_number_not_by_text() -> None:
     selection = selected(ListedRepository(REPOSITORY, keep_last=2), "9.1", "10.2", "10.10", "latest", "29Oct2020")
     assert tags_of(selection) == ["10.10", "10.2"]
-    assert "2 tags ('29Oct2020', 'latest') not counted for keep_last" in selection.notes[0]
+    assert "2 tags ('29Oct2020', 'latest') left out: no version" in selection.notes[0]
 
 
 def test_signatures_and_illegal_tags_are_skipped_and_named() -> None:
     selection = selected(ListedRepository(REPOSITORY), "1.0", *SIGNATURE_TAGS, "bad tag", "latest")
     assert tags_of(selection) == ["1.0", "latest"]
     assert any("4 signature or attestation tags" in note and ".sig" in note for note in selection.notes)
-    assert any("'bad tag'" in note and "not a legal tag" in note for note in selection.notes)
+    assert any("'bad tag'" in note and "illegal tag" in note for note in selection.notes)
 
 
 def test_a_repository_that_cannot_be_listed_fails_alone() -> None:

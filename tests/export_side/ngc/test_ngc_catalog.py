@@ -103,9 +103,7 @@ def test_a_token_that_runs_out_between_pages_is_renewed(ngc: NgcDouble) -> None:
     assert len(ngc.auth.requests) == 3
 
 
-@pytest.mark.parametrize(
-    ("key", "hint"), [(None, "need an API key"), (NVAPI_KEY, "belongs to: mine, nowhere, nvidia")]
-)
+@pytest.mark.parametrize(("key", "hint"), [(None, "need an API key"), (NVAPI_KEY, "belongs to: mine, nowhere, nvidia")])
 def test_a_project_that_does_not_exist(ngc: NgcDouble, key: str | None, hint: str) -> None:
     if key:
         ngc.keys[key].add("nowhere")
