@@ -11,7 +11,7 @@ import select
 import sys
 import traceback
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import click
 from transload.shared import console
@@ -106,7 +106,7 @@ class LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{entry.module}:{entry.attribute} is not a click command")
         own = {name for parameter in command.params for name in parameter.opts}
-        command.params.extend(option for option in _talk_options() if not own.intersection(option.opts))
+        command.params.extend(option for option in talk_options() if not own.intersection(option.opts))
         return command
 
     def invoke(self, ctx: click.Context) -> object:
@@ -139,7 +139,7 @@ def _set_verbose(ctx: click.Context, parameter: click.Parameter, value: int) -> 
         found.verbose += value
 
 
-def _talk_options() -> list[click.Option]:
+def talk_options() -> list[click.Option]:
     """`--quiet` and `--verbose`, which may stand before or after the command's name."""
     return [
         click.Option(
@@ -155,7 +155,7 @@ def _talk_options() -> list[click.Option]:
 
 @click.group(
     cls=LazyGroup,
-    params=_talk_options(),
+    params=talk_options(),
     context_settings={
         "auto_envvar_prefix": ENVIRONMENT_PREFIX,
         "help_option_names": ["-h", "--help"],
@@ -171,7 +171,17 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Entry point of the program; never returns."""
+    """Entry point of the program `transload`; never returns."""
+    run_program(cli, "transload")
+
+
+def run_program(command: click.Command, name: str) -> NoReturn:
+    """Run a command as a program of its own; never returns.
+
+    Args:
+        command: It; `CommandContext` is its object.
+        name: What it is called in words for people.
+    """
     context = CommandContext()
     install_handlers(context.stop)
     for stream in (sys.stdout, sys.stderr):
@@ -179,15 +189,15 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends no run
     try:
         # Not sys.exit: a worker that sits in a silent socket must not keep a finished run alive.
-        exit_now(_run(context))
+        exit_now(_run(command, name, context))
     except Interrupted as interruption:
         _complain("stopped by a signal; the same command goes on where this one stopped.")
         exit_now(interruption.exit_code)
 
 
-def _run(context: CommandContext) -> int:
+def _run(command: click.Command, name: str, context: CommandContext) -> int:
     try:
-        result = cli.main(prog_name="transload", standalone_mode=False, obj=context)
+        result = command.main(prog_name=name, standalone_mode=False, obj=context)
         console.flush_results()
     except TransloadError as error:
         return _report(error, context)

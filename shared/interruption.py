@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from types import FrameType
+from typing import NoReturn
 
 from transload.shared.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, Interrupted
 from transload.shared.workers import Stop
@@ -40,7 +41,7 @@ def install_handlers(stop: Stop) -> None:
         signal.signal(number, handle)
 
 
-def exit_now(exit_code: int) -> None:
+def exit_now(exit_code: int) -> NoReturn:
     """Leave without waiting for threads that sit in a silent socket; what is buffered is written first."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # its reader has gone, or it was closed

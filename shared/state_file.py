@@ -51,6 +51,8 @@ class State(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 S = TypeVar("S", bound=State)
+Upgrade = Callable[[bytes, Path], S | None]
+"""Makes a state of a foreign file's content; None for content that is not foreign. May keep the file elsewhere."""
 
 
 class StateFile(Generic[S]):
@@ -73,7 +75,13 @@ class StateFile(Generic[S]):
     @classmethod
     @contextlib.contextmanager
     def open(
-        cls, path: Path, kind: type[S], fresh: Callable[[], S], *, clock: Callable[[], float] = time.monotonic
+        cls,
+        path: Path,
+        kind: type[S],
+        fresh: Callable[[], S],
+        *,
+        upgrade: Upgrade[S] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> Iterator[StateFile[S]]:
         """Lock, read, and at the end write what was still to be saved.
 
@@ -81,6 +89,7 @@ class StateFile(Generic[S]):
             path: The file; its folder is made if it is missing.
             kind: The struct that it must be.
             fresh: Makes the first state where there is no file. Nothing is written before `save`.
+            upgrade: Understands the files of a program that went before; what it makes of one is written at once.
             clock: For tests.
 
         Raises:
@@ -94,8 +103,12 @@ class StateFile(Generic[S]):
         with _locked(path):
             _remove_leftovers(path)
             raw = _read(path)
-            state = fresh() if raw is None else decode_state(raw, kind, path)
+            upgraded = upgrade(raw, path) if upgrade is not None and raw is not None else None
+            state = fresh() if raw is None else upgraded or decode_state(raw, kind, path)
             file = cls(path, state, raw, clock)
+            if upgraded is not None:
+                file._saved_content = None
+                file.save(force=True)
             try:
                 yield file
             except BaseException:

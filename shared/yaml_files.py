@@ -11,7 +11,7 @@ resolver of PyYAML ever runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -30,13 +30,20 @@ _MISREAD = re.compile(r"y|n|yes|no|on|off|true|false|null|nan|inf", re.ASCII | r
 _NO_FOLDING_WIDTH = 1 << 20
 
 
-def load_yaml(raw: bytes, where: str, *, raising: type[TransloadError] = InvalidConfiguration) -> object:
+def load_yaml(
+    raw: bytes,
+    where: str,
+    *,
+    raising: type[TransloadError] = InvalidConfiguration,
+    ignored_tags: Collection[str] = (),
+) -> object:
     """Read one YAML document.
 
     Args:
         raw: The file's bytes; the caller has bounded them.
         where: The file's name, for messages.
         raising: The class of the error for what cannot be read.
+        ignored_tags: Tags, in full, whose values are read as if they had none; every other tag is refused.
 
     Returns:
         Dictionaries with text keys, lists and text. Scalars stay text, an empty value is the empty text, and a
@@ -51,7 +58,7 @@ def load_yaml(raw: bytes, where: str, *, raising: type[TransloadError] = Invalid
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise raising(f"{where}, line {line}: not UTF-8 text.", hint="Save the file as UTF-8.", file=where) from error
-    builder = _Builder(where, raising)
+    builder = _Builder(where, raising, ignored_tags)
     try:
         for event in yaml.parse(text, Loader=_Loader):
             builder.take(event)
@@ -86,9 +93,9 @@ def dump_yaml(value: object) -> bytes:
 class _Builder:
     """Makes data of parser events, without recursion."""
 
-    def __init__(self, where: str, raising: type[TransloadError]) -> None:
+    def __init__(self, where: str, raising: type[TransloadError], ignored_tags: Collection[str]) -> None:
         self.document: object = None
-        self._where, self._raising = where, raising
+        self._where, self._raising, self._ignored_tags = where, raising, ignored_tags
         self._open: list[dict[str, object] | list[object]] = []
         self._keys: list[str | None] = []
         self._documents = self._nodes = 0
@@ -112,7 +119,7 @@ class _Builder:
             raise self._refusal(event, f"more than {limits.MAX_YAML_NODES:,} values")
         if event.anchor is not None:
             raise self._refusal(event, f"the anchor &{event.anchor} is not accepted")
-        if event.tag is not None:
+        if event.tag is not None and event.tag not in self._ignored_tags:
             raise self._refusal(event, f"the tag {event.tag} is not accepted")
         if isinstance(event, yaml.ScalarEvent):
             self._place(event, event.value)

@@ -54,6 +54,7 @@ class RegistryDirectory:
         self._insecure_hosts = insecure_hosts
         self._token_hosts = dict(token_hosts or {})
         self._environment = os.environ if environment is None else environment
+        self._given: dict[str, Credential] = {}
         self._known: dict[str, RegistrySettings] = {}
         self._lock = threading.Lock()
 
@@ -61,6 +62,17 @@ class RegistryDirectory:
     def plain(cls) -> RegistryDirectory:
         """No options: the environment's and docker's logins, the system's trust."""
         return cls()
+
+    def log_in(self, host: str, credential: Credential) -> None:
+        """Use a login that came another way, before every other source but `--login`.
+
+        Args:
+            host: As it stands in references.
+            credential: The login.
+        """
+        with self._lock:
+            self._given[host] = credential
+            self._known.pop(host, None)
 
     def settings_for(self, host: str) -> RegistrySettings:
         """What is known about one registry; a password is asked for at most once.
@@ -87,6 +99,8 @@ class RegistryDirectory:
     def _credential(self, host: str) -> tuple[Credential | None, str]:
         if host in self._logins:
             return self._logins[host].credential(), ""
+        if host in self._given:
+            return self._given[host], ""
         found = environment_credential(host, self._environment)
         return (found, "") if found else docker_credential(host, self._environment)
 

@@ -21,6 +21,14 @@ from transload.shared.sinks.target_errors import as_target_errors
 from transload.shared.workers import Stop
 
 
+class _SourceFailed(Exception):
+    """Carries an error of the source past what translates errors of the target: a source may be a registry, too."""
+
+    def __init__(self, error: TransloadError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
 @dataclass(frozen=True, slots=True)
 class BlobWork:
     """A blob and the repositories that want it.
@@ -98,8 +106,11 @@ class BlobPush:
 
     def upload(self, descriptor: Descriptor, path: str) -> int:
         """Upload a blob without asking whether it is there; returns how many bytes went."""
-        with as_target_errors(f"{self._client.host}/{path}"):
-            self._pusher.upload_blob(path, descriptor, lambda: self._watched(descriptor))
+        try:
+            with as_target_errors(f"{self._client.host}/{path}"):
+                self._pusher.upload_blob(path, descriptor, lambda: self._watched(descriptor))
+        except _SourceFailed as failure:
+            raise failure.error from failure
         self.note_holder(descriptor.digest, path)
         return descriptor.size_bytes
 
@@ -123,7 +134,10 @@ class BlobPush:
         return bool(holders) and self._pusher.mount_blob(path, descriptor.digest, holders[0])
 
     def _watched(self, descriptor: Descriptor) -> Iterator[memoryview]:
-        for piece in self._blobs.open_blob(descriptor):
-            self._stop.check()
-            yield piece
-            self._stage.advance(len(piece))
+        try:
+            for piece in self._blobs.open_blob(descriptor):
+                self._stop.check()
+                yield piece
+                self._stage.advance(len(piece))
+        except TransloadError as error:
+            raise _SourceFailed(error) from error

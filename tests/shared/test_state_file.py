@@ -270,3 +270,26 @@ def test_after_our_own_saves_there_is_no_conflict(path: Path) -> None:
     state = read_state(path, Sample)
     assert state is not None
     assert state.names == ["a", "b", "c"]
+
+
+# --- files of a program that went before ---
+
+
+def upgrade(raw: bytes, path: Path) -> Sample | None:
+    return sample(raw.decode()) if raw.startswith(b"old") else None
+
+
+def test_a_foreign_file_is_upgraded_at_once_and_its_copy_kept(path: Path) -> None:
+    path.write_text("old")
+    with StateFile.open(path, Sample, Sample.fresh, upgrade=upgrade) as file:
+        assert file.state == sample("old")
+        assert read_state(path, Sample) == sample("old")
+        assert path.with_name("state.yml.previous").read_text() == "old"
+    with StateFile.open(path, Sample, Sample.fresh, upgrade=upgrade) as file:
+        assert file.state == sample("old")
+
+
+def test_what_is_not_foreign_is_read_as_ever(path: Path) -> None:
+    path.write_text("other")
+    with pytest.raises(StateUnreadable), StateFile.open(path, Sample, Sample.fresh, upgrade=upgrade):
+        pass

@@ -133,3 +133,13 @@ def test_the_python_parser_reads_and_writes_the_same(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(yaml_files, "_Dumper", yaml.Dumper)
     document = {value: [value] for value in LOOKS_LIKE_SOMETHING_ELSE}
     assert load_yaml(dump_yaml(document), "f.yml") == document
+
+
+def test_tags_are_refused_unless_the_caller_ignores_exactly_them() -> None:
+    raw = b"!!python/object/apply:collections.defaultdict\na: !!python/name:builtins.dict ''\n"
+    python = "tag:yaml.org,2002:python/"
+    ignored = {f"{python}object/apply:collections.defaultdict", f"{python}name:builtins.dict"}
+    assert load_yaml(raw, "f.yml", ignored_tags=ignored) == {"a": ""}
+    for fewer in ignored:
+        with pytest.raises(InvalidConfiguration, match="not accepted"):
+            load_yaml(raw, "f.yml", ignored_tags={fewer})

@@ -17,7 +17,7 @@ from doubles.scripted_registry import scripted_registry
 from transload.shared.errors import CredentialsUnusable, InvalidConfiguration
 from transload.shared.registry.credentials import Login, environment_credential, password_from
 from transload.shared.registry.options import RegistryDirectory, registry_options
-from transload.shared.registry.settings import RegistrySettings
+from transload.shared.registry.settings import Credential, RegistrySettings
 
 _USER = "$oauthtoken"
 _PASSWORD = 'k:$%"+é&=#\\ end '
@@ -198,3 +198,15 @@ def test_options_come_from_the_environment_too(tmp_path: Path) -> None:
 def test_options_that_make_no_sense_are_refused(arguments: list[str]) -> None:
     with pytest.raises(InvalidConfiguration):
         _run(arguments, host="a.example")
+
+
+def test_a_login_that_came_another_way_goes_before_all_but_an_option(tmp_path: Path) -> None:
+    environment = {"TRANSLOAD_USERNAME_R_EXAMPLE": "u", "TRANSLOAD_PASSWORD_R_EXAMPLE": "p"}
+    directory = RegistryDirectory(environment=environment)
+    assert directory.settings_for("r.example").credential.password == "p"  # type: ignore[union-attr]
+    directory.log_in("r.example", Credential("me", "given"))
+    assert directory.settings_for("r.example").credential == Credential("me", "given")
+    (tmp_path / "key").write_text("from file")
+    directory = RegistryDirectory(logins=[Login.parse(f"r.example=me:{tmp_path / 'key'}")], environment=environment)
+    directory.log_in("r.example", Credential("me", "given"))
+    assert directory.settings_for("r.example").credential.password == "from file"  # type: ignore[union-attr]
