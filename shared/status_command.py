@@ -20,6 +20,7 @@ from transload.shared.state_file import FILE_NAME, State, default_state_path, re
 REPORTS = {
     "export": "transload.export_side.export_status:report",
     "import": "transload.import_side.import_status:report",
+    "replicator": "transload.export_side.replicator.status:report",
 }
 """By side: a function of the state file's path that returns a `StatusReport`."""
 
@@ -92,7 +93,7 @@ def load_report(path: Path) -> StatusReport:
             path=str(path),
         )
     if side not in REPORTS:
-        raise StateUnreadable(f"{path} has the side {side!r}; export or import is expected.", path=str(path))
+        raise StateUnreadable(f"{path} has the side {side!r}; one of {', '.join(REPORTS)} is expected.", path=str(path))
     module, _, function = REPORTS[side].partition(":")
     make = cast("Callable[[Path], StatusReport]", getattr(importlib.import_module(module), function))
     return make(path)

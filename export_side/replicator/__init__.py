@@ -1,0 +1,1 @@
+"""`ngc_replicator`: the command line of NVIDIA's NGC Container Replicator, kept working."""
