@@ -125,9 +125,9 @@ def test_py_version_is_a_part_of_the_tag(runs: ReplicatorRuns) -> None:
 def test_every_option_comes_from_the_environment_too(runs: ReplicatorRuns) -> None:
     prefix = "NGC_REPLICATOR_"
     values = {"PROJECT": "nvidia", "IMAGE": "tensorflow pytorch", "MIN_VERSION": "19.06", "PY_VERSION": "py3",
-              "STRICT_NAME_MATCH": "1", "DRY_RUN": "true", "OUTPUT_PATH": str(runs.output)}  # fmt: skip
+              "STRICT_NAME_MATCH": "1", "DRY_RUN": "true"}  # fmt: skip
     runs.environment |= {f"{prefix}{name}": value for name, value in values.items()}
-    done = runs.call("--output-path", str(runs.output))
+    done = runs.call()
     assert done.returncode == 0, done.stderr
     assert re.findall(r"clone_image\(([^,]+), ([^,]+)", done.stdout) == [
         ("nvidia/pytorch", "19.10-py3"),

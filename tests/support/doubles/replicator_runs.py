@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,12 +49,19 @@ class ReplicatorRuns:
     output: Path
     environment: dict[str, str] = field(default_factory=dict)
 
-    def start(self, *arguments: str, kill_at: tuple[str, int] | None = None) -> subprocess.Popen[str]:
-        """Start the program; without an --output-path of its own it gets this one's."""
-        own = [] if any(one.startswith("--output-path") for one in arguments) else [f"--output-path={self.output}"]
+    def start(
+        self, *arguments: str, kill_at: tuple[str, int] | None = None, below: Sequence[str] = ()
+    ) -> subprocess.Popen[str]:
+        """Start the program; its output folder comes from the environment.
+
+        Args:
+            arguments: Its own.
+            kill_at: Part of the name of the durable step at which it kills itself, and at which of them.
+            below: A program that starts it, such as strace.
+        """
         script = [KILL_SCRIPT, kill_at[0], str(kill_at[1])] if kill_at else [_PROGRAM]
         return subprocess.Popen(
-            [sys.executable, "-c", *script, *own, *arguments],
+            [*below, sys.executable, "-c", *script, *arguments],
             env=self._environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -62,9 +69,11 @@ class ReplicatorRuns:
             text=True,
         )
 
-    def call(self, *arguments: str, kill_at: tuple[str, int] | None = None) -> subprocess.CompletedProcess[str]:
+    def call(
+        self, *arguments: str, kill_at: tuple[str, int] | None = None, below: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
         """Run the program to its end."""
-        process = self.start(*arguments, kill_at=kill_at)
+        process = self.start(*arguments, kill_at=kill_at, below=below)
         output, errors = process.communicate(timeout=120)
         return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
@@ -96,4 +105,5 @@ class ReplicatorRuns:
             "DOCKER_HOST": f"unix://{self.output}/no-docker.sock",
             "DOCKER_CONFIG": str(self.output / "no-config"),
         }
-        return {**kept, **nobody, **self.ngc.environment, **self.environment}
+        output = {"NGC_REPLICATOR_OUTPUT_PATH": str(self.output)}
+        return {**kept, **nobody, **output, **self.ngc.environment, **self.environment}
