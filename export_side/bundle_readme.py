@@ -55,7 +55,7 @@ By hand, without transload:
 Images
 ------
 {images}
-{failed}"""
+{failed}{descriptions}"""
 
 
 def bundle_readme(manifest: BundleManifest) -> bytes:
@@ -80,6 +80,7 @@ def bundle_readme(manifest: BundleManifest) -> bytes:
         untagged=_untagged(manifest),
         images="".join(_image(image) for image in manifest.images),
         failed=_failed(manifest),
+        descriptions=_descriptions(manifest),
     )
     return text.encode("ascii", "backslashreplace")
 
@@ -131,6 +132,13 @@ def _failed(manifest: BundleManifest) -> str:
         return ""
     lines = [f"{entry.reference}: {entry.error}\n" for entry in manifest.failed]
     return "\nAsked for and not in here\n-------------------------\n" + "".join(lines)
+
+
+def _descriptions(manifest: BundleManifest) -> str:
+    if not manifest.descriptions:
+        return ""
+    lines = [f"{entry.name}: {entry.repository}\n" for entry in manifest.descriptions]
+    return "\nDescriptions and licences\n-------------------------\n" + "".join(lines)
 
 
 def _quoted(text: str) -> str:

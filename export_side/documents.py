@@ -14,6 +14,7 @@ from transload.manifests.bundle_manifest import (
     ArtifactEntry,
     BlobEntry,
     BundleManifest,
+    DescriptionEntry,
     ImageEntry,
 )
 from transload.shared.image import Image
@@ -49,13 +50,21 @@ def bundle_manifest_of(plan: ExportPlan, identity: BundleIdentity) -> BundleMani
             ),
         ),
         failed=plan.failed,
+        descriptions=tuple(
+            DescriptionEntry(name=one.name, repository=one.repository, size=len(one.content))
+            for one in plan.descriptions
+        ),
     )
 
 
 def documents(plan: ExportPlan, identity: BundleIdentity) -> dict[str, bytes]:
-    """bundle.json and README.txt, which are known before anything is fetched."""
+    """bundle.json, README.txt and descriptions, which are known before anything is fetched."""
     manifest = bundle_manifest_of(plan, identity)
-    return {bundle_manifest.FILE_NAME: bundle_manifest.encode(manifest), README_NAME: bundle_readme(manifest)}
+    return {
+        bundle_manifest.FILE_NAME: bundle_manifest.encode(manifest),
+        README_NAME: bundle_readme(manifest),
+        **{one.name: one.content for one in plan.descriptions},
+    }
 
 
 def bundle_file_sizes(plan: ExportPlan, identity: BundleIdentity, signature_bytes: int) -> Mapping[str, int]:

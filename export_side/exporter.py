@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from transload.export_side.build import BundleBuild
 from transload.export_side.delivered import Carried, Deliveries, moved_references
+from transload.export_side.descriptions import describe
 from transload.export_side.documents import bundle_file_sizes
 from transload.export_side.export_state import ExportState
 from transload.export_side.journal import BundleIdentity, Journal
@@ -182,7 +183,7 @@ class Exporter:
             return None
         result = ExportResult(self.request.destination, identity=identity, path=final, plan=journal.plan)
         result.was_resumed, result.failed = True, list(journal.plan.failed)
-        _note_size(result, {entry.name: entry.stat().st_size for entry in os.scandir(final)})
+        _note_size(result, {str(path): path.stat().st_size for path in final.rglob("*") if path.is_file()})
         return result
 
     def _resumed(self, journal: Journal, sources: SourceRegistries) -> ExportResult:
@@ -220,6 +221,7 @@ class Exporter:
             result.carried += found.values()
             plan = plan.without(found.keys(), [])
         result.failed = list(plan.failed)
+        plan = replace(plan, descriptions=describe(plan.images, ngc.about))
         if not plan.images:
             if failures and not result.carried:
                 _raise(failures)

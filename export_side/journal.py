@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
+from transload.export_side.descriptions import Description
 from transload.export_side.plan import ExportPlan
 from transload.manifests.bundle_manifest import FailedEntry
 from transload.shared import limits
@@ -66,6 +67,12 @@ class _FrozenImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     platforms: tuple[Platform | None, ...]
 
 
+class _Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    repository: str
+    content: bytes
+
+
 class _Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     format: Literal["transload-journal"] = _FORMAT
     version: Literal[1] = 1
@@ -74,6 +81,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     chunk_size_bytes: int
     images: tuple[_FrozenImage, ...]
     failed: tuple[FailedEntry, ...]
+    descriptions: tuple[_Description, ...] = ()
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -131,7 +139,8 @@ class Journal:
                 hint="Run the command with --restart to throw the unfinished bundle away.",
                 path=str(path),
             ) from error
-        plan = ExportPlan(images, header.failed, header.chunk_size_bytes)
+        descriptions = tuple(Description(one.name, one.repository, one.content) for one in header.descriptions)
+        plan = ExportPlan(images, header.failed, header.chunk_size_bytes, descriptions)
         placed: dict[Digest, int] = {}
         for line in lines[1:]:
             try:
@@ -187,6 +196,7 @@ class Journal:
             chunk_size_bytes=self.plan.chunk_size_bytes,
             images=tuple(_freeze(image) for image in self.plan.images),
             failed=self.plan.failed,
+            descriptions=tuple(_Description(one.name, one.repository, one.content) for one in self.plan.descriptions),
         )
         records = [_Record(str(digest), placed) for digest, placed in self.placed_bytes.items()]
         write_atomically(self.path, b"\n".join(msgspec.json.encode(value) for value in (header, *records)))

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from transload.export_side.descriptions import Description
 from transload.manifests.archive_layout import ArchiveLayout, BlobPlace, hybrid_archive, unique_descriptors
 from transload.manifests.bundle_manifest import IMAGES_ARTIFACT, FailedEntry
 from transload.manifests.chunks import ChunkPlan
@@ -23,11 +24,13 @@ class ExportPlan:
         images: In the order of the archive.
         failed: What was asked for and is not in it.
         chunk_size_bytes: A whole number of blocks.
+        descriptions: Texts about the images, by name.
     """
 
     images: tuple[Image, ...]
     failed: tuple[FailedEntry, ...]
     chunk_size_bytes: int
+    descriptions: tuple[Description, ...] = ()
 
     @cached_property
     def layout(self) -> ArchiveLayout:
@@ -77,7 +80,9 @@ class ExportPlan:
     def without(self, images: Collection[Image], failed: Sequence[FailedEntry]) -> ExportPlan:
         """The plan for the other images, with these failures added."""
         kept = tuple(image for image in self.images if image not in images)
-        return ExportPlan(kept, tuple(sort_failed((*self.failed, *failed))), self.chunk_size_bytes)
+        repositories = {image.reference.repository for image in kept}
+        descriptions = tuple(one for one in self.descriptions if one.repository in repositories)
+        return ExportPlan(kept, tuple(sort_failed((*self.failed, *failed))), self.chunk_size_bytes, descriptions)
 
 
 def make_plan(images: Sequence[Image], failed: Sequence[FailedEntry], chunk_size_bytes: int) -> ExportPlan:

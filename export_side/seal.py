@@ -79,7 +79,10 @@ def seal(
     contents[checksums_file.FILE_NAME] = checksums_file.encode(sums)
     _remove_others(folder, {*sums, checksums_file.FILE_NAME})
     for name, content in contents.items():
+        _make_parent(folder / name)
         write_new(folder / name, content)
+    for inner in sorted({(folder / name).parent for name in contents} - {folder}):
+        sync_directory(inner)
     with reporting_write_errors(folder):
         folder.chmod(0o755)
     sync_directory(folder)
@@ -131,6 +134,13 @@ def _digest_chunk(files: ChunkFiles, index: int, stop: Stop, stage: Stage) -> _C
         if updated is not None:
             updated.result()
     return _ChunkDigests(b"".join(blocks), whole.hexdigest())
+
+
+def _make_parent(path: Path) -> None:
+    if not path.parent.exists():
+        with reporting_write_errors(path.parent):
+            fault_point(f"make {path.parent.name}")
+            path.parent.mkdir(mode=0o755)
 
 
 def _remove_others(folder: Path, named: set[str]) -> None:

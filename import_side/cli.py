@@ -174,6 +174,10 @@ def verify(
     "--report", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a record (JSON)."
 )
 @click.option(
+    "--descriptions", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    help="Write what the bundle says about its images (Markdown: description, licence) to this folder.",
+)  # fmt: skip
+@click.option(
     "--dry-run", is_flag=True, help="Check the bundle and say what would go where; contact and change nothing."
 )
 @_jobs_option
@@ -198,6 +202,7 @@ def import_bundle(
     state: Path | None,
     work_dir: Path | None,
     report: Path | None,
+    descriptions: Path | None,
     dry_run: bool,
     jobs: int | None,
     registries: RegistryDirectory,
@@ -239,6 +244,7 @@ def import_bundle(
         verify_first=verify_first,
         is_dry_run=dry_run,
         jobs=jobs or default_jobs(),
+        descriptions=descriptions,
     )
     with open_targets(
         [TargetSpec.parse(text) for text in to],

@@ -18,6 +18,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from transload.import_side.acceptance import Acceptance, accept, moves_back
+from transload.import_side.descriptions import write_descriptions
 from transload.import_side.import_state import ImportState
 from transload.import_side.target_names import Rename, plan_targets, select_entries
 from transload.import_side.targets import Target
@@ -62,6 +63,7 @@ class ImportRequest:
         verify_first: Check every block before the first delivery.
         is_dry_run: Say what would be done; change nothing.
         jobs: Number of threads.
+        descriptions: Where what the bundle says about its images is written; None for nowhere.
     """
 
     folder: Path
@@ -76,6 +78,7 @@ class ImportRequest:
     verify_first: bool = False
     is_dry_run: bool = False
     jobs: int = 4
+    descriptions: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -210,6 +213,9 @@ class _Run:
             self._check_every_block()
         # 6. Delivery.
         self._remember_acceptance()
+        if self._request.descriptions is not None:
+            count = write_descriptions(self._bundle, self._request.descriptions)
+            self._progress.note(f"{count} descriptions of images are in {self._request.descriptions}.")
         for target, wanted in ready:
             for outcome in target.sink.deliver(wanted, self._bundle, stop=self._stop, progress=self._progress):
                 self._add(target, outcome.item, outcome.result, outcome.error)

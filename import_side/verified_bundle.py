@@ -16,10 +16,19 @@ from transload.import_side.bundle_images import image_of_entry
 from transload.manifests import bundle_manifest, checksums_file
 from transload.manifests.block_digests import BlockDigests, blocks_file_size
 from transload.manifests.bundle_checks import README_NAME, BundleChecks, SignedBy
-from transload.manifests.bundle_manifest import BlobEntry, BundleManifest, ImageEntry
+from transload.manifests.bundle_manifest import BlobEntry, BundleManifest, DescriptionEntry, ImageEntry
+from transload.manifests.file_checks import COPY_AGAIN
 from transload.shared import limits
 from transload.shared.digests import Digest
-from transload.shared.errors import BlobDamaged, BundleFileWrongSize, Faults, MalformedBundle, TransloadError, raise_all
+from transload.shared.errors import (
+    BlobDamaged,
+    BundleFileDamaged,
+    BundleFileWrongSize,
+    Faults,
+    MalformedBundle,
+    TransloadError,
+    raise_all,
+)
 from transload.shared.image import Descriptor, Image
 from transload.shared.signing.allowed_signers import AllowedSigners
 from transload.shared.workers import Outcome, attempt
@@ -125,6 +134,20 @@ class VerifiedBundle:
     def notes(self) -> list[str]:
         """What a person should hear although it is no fault."""
         return self._checks.notes
+
+    def read_description(self, entry: DescriptionEntry) -> bytes:
+        """A text about images, read again and compared with its digest again.
+
+        Raises:
+            BundleFileDamaged: It has changed since the bundle was opened.
+            ReadFailed, BundleFileMissing, BundleFileWrongSize: It cannot be read.
+        """
+        raw = self.directory.read_small(entry.name, entry.size)
+        if hashlib.sha256(raw).hexdigest() != self.checksums[entry.name]:
+            raise BundleFileDamaged(
+                f"{entry.name} does not have its digest any more.", hint=COPY_AGAIN, file=entry.name
+            )
+        return raw
 
     def close(self) -> None:
         """Give up the folder; streams that are still open fail."""
@@ -233,6 +256,7 @@ def _check_files(
 def _read_small_files(directory: BundleDirectory, listing: Listing, manifest: BundleManifest) -> dict[str, bytes]:
     most = {README_NAME: limits.MAX_README_BYTES}
     most.update((artifact.blocks, limits.MAX_BLOCKS_FILE_BYTES) for artifact in manifest.artifacts)
+    most.update((description.name, description.size) for description in manifest.descriptions)
     return {
         name: directory.read_small(name, most_bytes)
         for name, most_bytes in most.items()

@@ -185,7 +185,7 @@ class BundleChecks:
 
         Args:
             found: Name and size in bytes of every file in the bundle's folder; signature files may be left out.
-            small_files: Content of README.txt and every blocks file that was found.
+            small_files: Content of README.txt, every blocks file and every description that was found.
 
         Raises:
             BundleFileMissing, BundleFileWrongSize, BundleFileDamaged, UnnamedFile, MalformedBundle: With several

@@ -19,6 +19,7 @@ FORMAT: Final = "transload-bundle"
 VERSION = 1
 FILE_NAME = "bundle.json"
 IMAGES_ARTIFACT = "images.tar"
+DESCRIPTIONS_FOLDER = "descriptions"
 
 # Python's `$` also matches before a newline at the end, JSON Schema's does not: `(?!\n)` makes them agree.
 _END = r"$(?!\n)"
@@ -27,6 +28,8 @@ DESTINATION_PATTERN = r"^[a-z0-9-]{1,24}" + _END
 FILE_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}(/[A-Za-z0-9][A-Za-z0-9._-]{0,199})?" + _END
 
 Size = Annotated[int, Meta(ge=0, le=1 << 50)]
+DESCRIPTION_NAME_PATTERN = rf"^{DESCRIPTIONS_FOLDER}/[A-Za-z0-9][A-Za-z0-9._-]{{0,196}}\.md" + _END
+
 DigestText = Annotated[str, Meta(pattern=r"^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})" + _END)]
 FileName = Annotated[str, Meta(pattern=FILE_NAME_PATTERN)]
 BundleId = Annotated[str, Meta(pattern=BUNDLE_ID_PATTERN)]
@@ -122,6 +125,20 @@ class FailedEntry(_Entry, frozen=True, kw_only=True):
     message: ShortText
 
 
+class DescriptionEntry(_Entry, frozen=True, kw_only=True):
+    """A text about images: what a catalogue says about their repository.
+
+    Attributes:
+        name: File name in the bundle.
+        repository: The repository, `host/path`, as the images' references have it.
+        size: Its size in bytes.
+    """
+
+    name: Annotated[str, Meta(pattern=DESCRIPTION_NAME_PATTERN)]
+    repository: ReferenceText
+    size: Annotated[int, Meta(ge=1, le=limits.MAX_DESCRIPTION_BYTES)]
+
+
 class BundleManifest(_Entry, frozen=True, kw_only=True):
     """The whole of bundle.json.
 
@@ -140,6 +157,7 @@ class BundleManifest(_Entry, frozen=True, kw_only=True):
         requires: Bundles that must be there as well; always empty in version 1.
         artifacts: The files that are carried in chunks.
         failed: What was asked for and is not in it.
+        descriptions: Texts about the images, by name.
     """
 
     format: Literal["transload-bundle"] = FORMAT
@@ -156,6 +174,7 @@ class BundleManifest(_Entry, frozen=True, kw_only=True):
     requires: tuple[BundleId, ...] = ()
     artifacts: Annotated[tuple[ArtifactEntry, ...], Meta(min_length=1, max_length=1_000)]
     failed: Annotated[tuple[FailedEntry, ...], Meta(max_length=limits.MAX_BUNDLE_ENTRIES)]
+    descriptions: Annotated[tuple[DescriptionEntry, ...], Meta(max_length=limits.MAX_DESCRIPTIONS)] = ()
 
 
 class _Version(msgspec.Struct):
@@ -208,6 +227,7 @@ def _check_rules(manifest: BundleManifest) -> None:
     """What the types cannot say: sums, order, uniqueness, containment."""
     artifacts = {artifact.name: artifact for artifact in manifest.artifacts}
     names = [name for artifact in manifest.artifacts for name in (artifact.blocks, *(c.name for c in artifact.chunks))]
+    names += [description.name for description in manifest.descriptions]
     _refuse(len(artifacts) != len(manifest.artifacts), "two artifacts have one name")
     _refuse(len({name.casefold() for name in names}) != len(names), "two files have one name, case apart")
     for artifact in manifest.artifacts:
@@ -237,6 +257,19 @@ def _check_rules(manifest: BundleManifest) -> None:
         used.update(image.blobs)
     _refuse(used != known, "a blob belongs to no image")
     _refuse(len({image.name for image in manifest.images}) != len(manifest.images), "two images have one name")
+    _check_descriptions(manifest)
+
+
+def _check_descriptions(manifest: BundleManifest) -> None:
+    names = [description.name for description in manifest.descriptions]
+    _refuse(names != sorted(names), "the descriptions are not in ascending order of names")
+    described = [description.repository for description in manifest.descriptions]
+    _refuse(len(set(described)) != len(described), "one repository is described twice")
+    repositories = {repository_of(image.reference) for image in manifest.images}
+    stranger = next((repository for repository in described if repository not in repositories), None)
+    _refuse(stranger is not None, f"{stranger} is described and no image is of it")
+    total = sum(description.size for description in manifest.descriptions)
+    _refuse(total > limits.MAX_DESCRIPTIONS_BYTES, f"the descriptions have {total:,} bytes")
 
 
 def _check_chunks(artifact: ArtifactEntry) -> None:
@@ -263,6 +296,13 @@ def _is_time(text: str) -> bool:
 def _refuse(is_wrong: bool, what: str) -> None:  # noqa: FBT001 - reads as a sentence
     if is_wrong:
         raise MalformedBundle(f"{FILE_NAME}: {what}.")
+
+
+def repository_of(reference: str) -> str:
+    """The `host/path` of a normalised reference."""
+    name = reference.partition("@")[0]
+    head, slash, last = name.rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}"
 
 
 def chunk_name(artifact_name: str, number: int) -> str:

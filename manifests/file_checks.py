@@ -61,6 +61,9 @@ class FileChecks:
             self._sizes[artifact.blocks] = blocks_file_size(artifact)
             self._small.add(artifact.blocks)
             self._sizes.update((chunk.name, chunk.size) for chunk in artifact.chunks)
+        for description in manifest.descriptions:
+            self._sizes[description.name] = description.size
+            self._small.add(description.name)
 
     def faults(self, found: Mapping[str, int], small_files: Mapping[str, bytes]) -> list[TransloadError]:
         """Everything that is wrong; see `BundleChecks.check_files`."""

@@ -37,6 +37,13 @@ MAX_BUNDLE_ENTRIES = 200_000
 """Images, blobs or chunks named in one bundle.json."""
 
 MAX_README_BYTES = 1 * MIB
+MAX_DESCRIPTION_BYTES = 1 * MIB
+"""One description of an image: NGC's are some 20 KiB."""
+
+MAX_DESCRIPTIONS_BYTES = 64 * MIB
+"""All descriptions of a bundle: a reader has them in memory while it compares digests."""
+
+MAX_DESCRIPTIONS = 10_000
 MAX_BLOCKS_FILE_BYTES = 64 * MIB
 """32 bytes a block: 8 TiB of artifact."""
 

@@ -255,6 +255,9 @@ def test_the_limits_are_the_codes() -> None:
             f"{mib(limits.MAX_BUNDLE_MANIFEST_BYTES)}; {limits.MAX_BUNDLE_ENTRIES:,} images, and as many blobs"
         ),
         "README.txt": mib(limits.MAX_README_BYTES),
+        "a description; all of them; how many": (
+            f"{mib(limits.MAX_DESCRIPTION_BYTES)}; {mib(limits.MAX_DESCRIPTIONS_BYTES)}; {limits.MAX_DESCRIPTIONS:,}"
+        ),
         "a blocks file": f"{mib(limits.MAX_BLOCKS_FILE_BYTES)} (8 TiB of artifact)",
         "chunks of an artifact": f"{limits.MAX_CHUNKS:,}",
         "entries of the folder": f"{limits.MAX_BUNDLE_DIRECTORY_ENTRIES:,}",
