@@ -124,6 +124,7 @@ def replicate(
         jobs=jobs,
     )
     endpoints = NgcEndpoints.from_environment(os.environ)
+    api_key = (api_key or "").strip()  # a key out of a file often brings its line end
     if api_key:
         registries.log_in(endpoints.registry, Credential(NGC_USER, api_key, source="--api-key"))
     login = credential(registry_username, registry_password)
@@ -143,6 +144,8 @@ def _registry_url(text: str | None) -> str | None:
 def _show(result: ReplicationResult, *, is_dry_run: bool) -> None:
     for note in result.notes:
         say(note)
+    for problem in result.problems:
+        warn(problem)
     for failure in result.failures:
         warn(f"{failure.reference}: {failure.error.message} [{failure.error.reference}]")
         if failure.error.hint:

@@ -142,7 +142,8 @@ class Replicator:
             )
         selection.candidates += external
         self._result.failures += selection.failures
-        self._result.notes += [*catalog.notes, *catalog.problems, *selection.notes]
+        self._result.notes += [*catalog.notes, *selection.notes]
+        self._result.problems = catalog.problems  # it grows while dates of tags are asked for
         return images, selection
 
     def _compare(

@@ -22,6 +22,7 @@ class ReplicationResult:
         unchanged: Images of which nothing was missing.
         failures: What was asked for and is not there, and why.
         notes: What a person should know.
+        problems: Entries of NGC's catalogue that could not be read.
     """
 
     planned: dict[Candidate, Image] = field(default_factory=dict)
@@ -31,6 +32,7 @@ class ReplicationResult:
     unchanged: list[Candidate] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:

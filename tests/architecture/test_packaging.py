@@ -79,7 +79,9 @@ def test_the_wheel_names_its_licence_and_command(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     names = {name.partition(".dist-info/")[2]: name for name in archive.namelist() if ".dist-info/" in name}
     assert "licenses/LICENSE" in names
-    assert b"transload = transload.shared.command_line:main" in archive.read(names["entry_points.txt"])
+    programs = archive.read(names["entry_points.txt"]).splitlines()
+    assert b"transload = transload.shared.command_line:main" in programs
+    assert b"ngc_replicator = transload.export_side.replicator.cli:main" in programs
     assert b"License-Expression: Apache-2.0" in archive.read(names["METADATA"])
 
 

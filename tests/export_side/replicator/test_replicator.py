@@ -307,6 +307,14 @@ def test_bad_requests_get_one_clear_message(runs: ReplicatorRuns, arguments: lis
     assert "Traceback" not in done.stderr
 
 
+def test_an_odd_entry_of_the_catalogue_is_named_and_stops_nothing(runs: ReplicatorRuns) -> None:
+    runs.ngc.odd_resources += [None, {"resourceId": {"a": 1}}, {"resourceId": "nvidia/caffe", "description": 3}]
+    done = runs.call("--image=cuda", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert "resourceId" in done.stderr
+    assert runs.tar("nvidia/cuda", "12.4.1-base").exists()
+
+
 def test_no_tag_that_passes_the_filters_is_no_error(runs: ReplicatorRuns) -> None:
     """A cron line with "last month" for --min-version meets months without a release."""
     done = runs.call("--min-version=99.01", "--image=tensorflow")
@@ -346,7 +354,7 @@ def test_the_key_opens_private_images_and_is_nowhere_to_be_seen(runs: Replicator
     runs.ngc.keys[key] = {"nvidia"}
     runs.ngc.publish(build("private"), "nvidia/private", "24.01", is_public=False)
     assert runs.call("--image=private").returncode == 15
-    runs.environment["NGC_REPLICATOR_API_KEY"] = key
+    runs.environment["NGC_REPLICATOR_API_KEY"] = f"{key}\n"
     done = runs.call("--image=private", "-v")
     assert done.returncode == 0, done.stderr
     assert runs.tar("nvidia/private", "24.01").exists()
