@@ -205,6 +205,7 @@ class Exporter:
                 sources.list_tags,
                 look_up=ngc.repositories,
                 dates_of=lambda repository, tags: ngc.dates(sources.client(repository), repository, tags),
+                stop=self.stop,
             )
             selection.notes[:0] = ngc.take_notes()
         result = ExportResult(self.request.destination, notes=list(selection.notes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from transload.export_side.request import ExportRequest
 from transload.manifests.image_list import ListedImage, ListedNgc, ListedRepository, PlatformChoice
 from transload.shared.errors import NothingSelected, TransloadError
 from transload.shared.references import Reference
+from transload.shared.workers import Outcome, Stop, run_parallel
 
 ListTags = Callable[[Reference], list[str]]
 """Every tag that a registry lists for a repository."""
@@ -21,6 +23,11 @@ LookUp = Callable[[ListedNgc], Sequence[ListedRepository]]
 
 DatesOf = Callable[[Reference, Sequence[str]], Mapping[str, datetime]]
 """When tags of a repository were made."""
+
+_TagsAndNotes = tuple[Sequence[str], list[str]]
+
+_JOBS = 8
+"""How many tag lists are asked for at once: a project of NGC has hundreds of repositories."""
 
 _NAMED_AT_MOST = 5
 
@@ -69,34 +76,45 @@ class Selection:
 
 
 def select(
-    request: ExportRequest, list_tags: ListTags, *, look_up: LookUp | None = None, dates_of: DatesOf | None = None
+    request: ExportRequest,
+    list_tags: ListTags,
+    *,
+    look_up: LookUp | None = None,
+    dates_of: DatesOf | None = None,
+    stop: Stop | None = None,
 ) -> Selection:
-    """Find the images that a request means.
+    """Find the images that a request means; several repositories are asked at once.
 
     Args:
         request: Its entries, in order.
-        list_tags: Asked once for every entry that has no fixed tags.
+        list_tags: Asked once for every entry that has no fixed tags, from several threads.
         look_up: Asked once for every entry of NGC's catalogue.
-        dates_of: Asked for entries that have a rule about dates.
+        dates_of: Asked for entries that have a rule about dates, from several threads.
+        stop: Ends the run.
 
     Raises:
         NothingSelected: Every repository was listed and no tag fits.
         ValueError: An entry needs `look_up` or `dates_of`.
     """
     selection = Selection()
+    entries: list[ListedImage | ListedRepository] = []
     for entry in request.entries:
-        platform = entry.platform or request.platform
-        if isinstance(entry, ListedImage):
-            selection.wanted.append(Wanted(entry.reference, entry.rename or entry.reference, platform))
+        entries += [entry] if isinstance(entry, ListedImage) else _repositories(entry, look_up, selection)
+    repositories = dict.fromkeys(one for one in entries if isinstance(one, ListedRepository))
+    found = _tags_of_all(list(repositories), list_tags, dates_of, stop or Stop())
+    for one in entries:
+        platform = one.platform or request.platform
+        if isinstance(one, ListedImage):
+            selection.wanted.append(Wanted(one.reference, one.rename or one.reference, platform))
             continue
-        for one in _repositories(entry, look_up, selection):
-            try:
-                tags = _tags_of(one, list_tags, dates_of, selection.notes)
-            except TransloadError as error:
-                selection.failures.append(Failure(one.repository.repository, error))
-                continue
-            references = [one.repository.with_tag(tag) for tag in tags]
-            selection.wanted.extend(Wanted(reference, reference, platform) for reference in references)
+        outcome = found[one]
+        if outcome.error is not None:
+            selection.failures.append(Failure(one.repository.repository, outcome.error))
+            continue
+        tags, notes = outcome.result or ((), [])
+        selection.notes += [note for note in notes if note not in selection.notes]
+        references = [one.repository.with_tag(tag) for tag in tags]
+        selection.wanted.extend(Wanted(reference, reference, platform) for reference in references)
     selection.wanted = list(dict.fromkeys(selection.wanted))
     if not selection.wanted and not selection.failures:
         raise NothingSelected(
@@ -120,10 +138,21 @@ def _repositories(
         return []
 
 
-def _tags_of(entry: ListedRepository, list_tags: ListTags, dates_of: DatesOf | None, notes: list[str]) -> Sequence[str]:
+def _tags_of_all(
+    entries: Sequence[ListedRepository], list_tags: ListTags, dates_of: DatesOf | None, stop: Stop
+) -> dict[ListedRepository, Outcome[ListedRepository, _TagsAndNotes]]:
+    def work(entry: ListedRepository) -> _TagsAndNotes:
+        return _tags_of(entry, list_tags, dates_of)
+
+    with contextlib.closing(run_parallel(entries, work, jobs=_JOBS, stop=stop)) as outcomes:
+        return {outcome.item: outcome for outcome in outcomes}
+
+
+def _tags_of(entry: ListedRepository, list_tags: ListTags, dates_of: DatesOf | None) -> _TagsAndNotes:
     """The tags that are wanted; a list of them without rules is taken as it is."""
     if entry.tags and not entry.has_rules:
-        return entry.tags
+        return entry.tags, []
+    notes = []
     selected = select_tags(entry, list_tags, dates_of)
     name = entry.repository.repository
     for why, what in ((SIGNATURE, "signature or attestation tag"), (ILLEGAL, "illegal tag")):
@@ -134,7 +163,7 @@ def _tags_of(entry: ListedRepository, list_tags: ListTags, dates_of: DatesOf | N
     if not selected.tags:
         pattern = f" matches {entry.tag_pattern}" if entry.tag_pattern else " fits"
         notes.append(f"{name}: none of its {selected.listed_count} tags{pattern}.")
-    return selected.tags
+    return selected.tags, notes
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from transload.export_side.resolve import SourceRegistries, resolve
 from transload.export_side.selection import Failure, SelectedTags, Wanted, select_tags
 from transload.manifests.image_list import ListedNgc, ListedRepository, ListEntry, parse_platform_choice
 from transload.shared.command_context import CommandContext, json_option, pass_command_context
+from transload.shared.command_line import talk_options
 from transload.shared.console import print_json, print_table, print_text, say, warn
 from transload.shared.errors import EXIT_DONE, EXIT_PARTIAL, TransloadError, raise_all
 from transload.shared.platforms import DEFAULT_PLATFORM
@@ -122,6 +123,9 @@ def list_images(
     else:
         _show(rows, listing.failures, notes, with_sizes=sizes)
     return EXIT_PARTIAL if listing.failures else EXIT_DONE
+
+
+list_images.params.extend(talk_options())
 
 
 @dataclass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from transload.export_side.request import ExportRequest
 from transload.export_side.selection import Selection, select
@@ -97,3 +99,19 @@ def test_the_fingerprint_is_of_what_decides_the_bundle() -> None:
 def test_destinations_are_plain_names(destination: str) -> None:
     with pytest.raises(InvalidConfiguration, match="destination"):
         ExportRequest((ListedImage(Reference.parse("a:1")),), destination=destination)
+
+
+def test_several_tag_lists_are_asked_for_at_once_and_the_order_stays() -> None:
+    barrier = threading.Barrier(3, timeout=30)
+
+    def list_tags(repository: Reference) -> list[str]:
+        barrier.wait()
+        return ["latest"] if repository.path.endswith("2") else ["1.0"]
+
+    entries = tuple(ListedRepository(Reference.parse(f"host:5000/a/{number}"), keep_last=1) for number in (3, 2, 1))
+    selection = select(ExportRequest(entries), list_tags)
+    assert [str(one.reference) for one in selection.wanted] == ["host:5000/a/3:1.0", "host:5000/a/1:1.0"]
+    assert selection.notes == [
+        "host:5000/a/2: 1 tag ('latest') left out: no version in the name.",
+        "host:5000/a/2: none of its 1 tags fits.",
+    ]

@@ -164,7 +164,7 @@ def test_the_list_names_what_matches_what_is_unreadable_what_is_new_and_sizes(
         blobs[repository.tags[tag]] = len(raw)
         blobs.update({one["digest"]: one["size"] for one in (manifest["config"], *manifest["layers"])})
     assert row["size_bytes"] == sum(blobs.values())
-    cli.main(["ngc", "list", *here], prog_name="transload", standalone_mode=False)
+    cli.main(["ngc", "list", *here, "--quiet"], prog_name="transload", standalone_mode=False)
     table = capsys.readouterr().out
     assert "[29Oct2020], [latest]" in table
     assert "1 repositories, 2 tags chosen, 1 of them in no bundle yet." in table
