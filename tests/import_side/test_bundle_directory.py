@@ -75,7 +75,7 @@ def test_a_folder_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
     ("name", "most_bytes", "kind"),
     [
         ("SHA256SUMS", limits.MAX_CHECKSUMS_BYTES, errors.BundleFileWrongSize),
-        ("SHA256SUMS.sig", limits.MAX_SIGNATURE_BYTES, errors.BundleFileWrongSize),
+        ("SHA256SUMS.sig", limits.MAX_SIGNATURE_BYTES, errors.SignatureMalformed),
         ("bundle.json", limits.MAX_BUNDLE_MANIFEST_BYTES, errors.BundleFileWrongSize),
         ("README.txt", limits.MAX_README_BYTES, errors.BundleFileWrongSize),
         ("images.blocks", limits.MAX_BLOCKS_FILE_BYTES, errors.BundleFileWrongSize),
