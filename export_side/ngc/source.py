@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
@@ -26,7 +27,7 @@ _MOST_PROBLEMS = 20
 
 
 class NgcSource:
-    """The catalogue, asked only if a request needs it.
+    """The catalogue, asked only if a request needs it. Safe to use from several threads.
 
     Args:
         registries: Logins, and certificates to trust.
@@ -43,6 +44,7 @@ class NgcSource:
         self.notes: list[str] = []
         self._registries, self._endpoints, self._stop = registries, endpoints, stop
         self._catalog: NgcCatalog | None = None
+        self._lock = threading.Lock()
         self._details: dict[str, Mapping[str, TagDetails]] = {}
 
     def __enter__(self) -> NgcSource:  # noqa: PYI034 - Self is in typing from Python 3.11 on
@@ -57,17 +59,18 @@ class NgcSource:
     @property
     def catalog(self) -> NgcCatalog:
         """The catalogue, with the key that there is."""
-        if self._catalog is None:
-            key = ngc_api_key(self._registries, self._endpoints, os.environ)
-            ca_cert = self._registries.settings_for(self._endpoints.registry).ca_cert
-            self._catalog = NgcCatalog(
-                api_base=self._endpoints.api,
-                auth_base=self._endpoints.auth,
-                api_key=key,
-                stop=self._stop,
-                ca_cert=ca_cert,
-            )
-        return self._catalog
+        with self._lock:
+            if self._catalog is None:
+                key = ngc_api_key(self._registries, self._endpoints, os.environ)
+                ca_cert = self._registries.settings_for(self._endpoints.registry).ca_cert
+                self._catalog = NgcCatalog(
+                    api_base=self._endpoints.api,
+                    auth_base=self._endpoints.auth,
+                    api_key=key,
+                    stop=self._stop,
+                    ca_cert=ca_cert,
+                )
+            return self._catalog
 
     def repositories(self, entry: ListedNgc) -> list[ListedRepository]:
         """The repositories that an entry means, with its rules.

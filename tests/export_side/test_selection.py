@@ -7,7 +7,7 @@ import threading
 import pytest
 from transload.export_side.request import ExportRequest
 from transload.export_side.selection import Selection, select
-from transload.manifests.image_list import ListedImage, ListedRepository
+from transload.manifests.image_list import ListedImage, ListedNgc, ListedRepository
 from transload.shared.errors import InvalidConfiguration, NothingSelected, RegistryUnreachable
 from transload.shared.platforms import Platform
 from transload.shared.references import Reference
@@ -91,6 +91,12 @@ def test_the_fingerprint_is_of_what_decides_the_bundle() -> None:
         ExportRequest((one, two), chunk_size_bytes=4 << 20),
         ExportRequest((one, ListedImage(two.reference, rename=Reference.parse("c:1")))),
         ExportRequest((one, ListedRepository(two.reference, ("1",)))),
+        ExportRequest((one, ListedRepository(two.reference, ("1",), keep_last=1))),
+        ExportRequest((one, ListedRepository(two.reference, ("1",), exclude=("a",)))),
+        ExportRequest((one, ListedNgc("nvidia"))),
+        ExportRequest((one, ListedNgc("nvidia", min_version="24.01"))),
+        ExportRequest((one, ListedNgc("nvidia", ("pytorch",)))),
+        ExportRequest((one, ListedNgc("nvidia", ("pytorch",), strict_name_match=False))),
     ]
     assert len({request.fingerprint, *(other.fingerprint for other in others)}) == 1 + len(others)
 

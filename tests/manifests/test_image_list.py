@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from transload.manifests.image_list import ALL_PLATFORMS, ListedImage, ListedRepository, parse
+from transload.manifests.image_list import ALL_PLATFORMS, ListedImage, ListedNgc, ListedRepository, parse
 from transload.shared.errors import Faults, InvalidImageList
 from transload.shared.platforms import Platform
 from transload.shared.references import Reference
@@ -99,3 +101,41 @@ def test_all_faults_are_reported_together() -> None:
 def test_other_documents_are_no_image_lists(text: str) -> None:
     with pytest.raises(InvalidImageList):
         parsed(text)
+
+
+def test_entries_of_ngc_and_rules() -> None:
+    text = """
+    images:
+      - ngc: {images: [pytorch, team/model], min_version: "24.01", keep_last: 2, exclude: '-igpu$', platform: all}
+      - ngc: {project: hpc, images: gromacs, strict_name_match: false}
+      - ngc: {}
+      - {repository: a, since_days: 30, py_version: py3, exclude: [x, 'y$'], tags: ["1.0"]}
+    """
+    assert parse(text.encode(), "list.yml") == (
+        ListedNgc(
+            "nvidia", ("pytorch", "team/model"), platform="all", min_version="24.01", keep_last=2, exclude=("-igpu$",)
+        ),
+        ListedNgc("hpc", ("gromacs",), strict_name_match=False),
+        ListedNgc("nvidia"),
+        ListedRepository(Reference.parse("a"), ("1.0",), since_days=30, py_version="py3", exclude=("x", "y$")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ("{ngc: nvidia}", "`ngc` is not a mapping"),
+        ("{ngc: {image: pytorch}}", "unknown key 'image'"),
+        ("{ngc: {}, platform: all}", "unknown key 'platform'"),
+        ("{ngc: {}, repository: a}", "either `reference` or `repository` or `ngc`"),
+        ("{ngc: {images: {a: b}}}", "`images` is not a list"),
+        ("{ngc: {strict_name_match: maybe}}", "neither true nor false"),
+        ("{ngc: {min_version: latest}}", "which is no version"),
+        ("{repository: a, exclude: ['(']}", "no regular expression"),
+        ("{repository: a, since_days: 0}", "a number from 1 on"),
+        ("{reference: 'a:1', min_version: '1'}", "unknown key 'min_version'"),
+    ],
+)
+def test_entries_that_make_no_sense(entry: str, why: str) -> None:
+    with pytest.raises(InvalidImageList, match=re.escape(why)):
+        parse(f"images:\n  - {entry}\n".encode(), "list.yml")

@@ -86,6 +86,18 @@ def test_private_images_with_the_key_from_the_environment_alone(
     assert not any(KEY.encode() in path.read_bytes() for path in runs.output.rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("key", [KEY, "nvapi-wrong-secret"])
+def test_the_key_is_in_no_log_however_much_is_told(
+    ngc: NgcDouble, runs: ExportRuns, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("NGC_API_KEY", key)
+    done = runs.call("--ngc", "--project", "mine", "-vvv", "--json")
+    assert done.returncode == (0 if key == KEY else 23)
+    assert key not in done.stdout + done.stderr
+    assert not any(key.encode() in path.read_bytes() for path in runs.output.rglob("*") if path.is_file())
+
+
 def test_the_key_from_a_file_or_variable_of_the_registry(
     ngc: NgcDouble, runs: ExportRuns, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
