@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from transload.export_side.export_state import ExportState, ImageRecord
+from transload.export_side.export_state import ExportState, ImageRecord, tag_name
 from transload.export_side.selection import Wanted
 from transload.manifests.image_list import ALL_PLATFORMS
 from transload.shared.digests import Digest
@@ -37,7 +38,7 @@ class Carried:
     is_acknowledged: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Deliveries:
     """What one destination was sent already.
 
@@ -51,8 +52,10 @@ class Deliveries:
 
     def of_image(self, image: Image) -> Carried | None:
         """The bundle that brings exactly this image, if there is one."""
-        bundle_id = self.state.bundle_with(image, self.destination)
-        return self._carried(str(image.reference), str(image.digest), bundle_id) if bundle_id else None
+        record = self._standing.get(tag_name(str(image.name)))
+        if record is None or record.digest != str(image.digest):
+            return None
+        return self._carried(str(image.reference), record)
 
     def unchanged(
         self, wanted: Sequence[Wanted], current_digest: CurrentDigest, *, jobs: int, stop: Stop
@@ -60,12 +63,12 @@ class Deliveries:
         """The images whose reference still names what an earlier bundle brings, found without fetching anything.
 
         Args:
-            wanted: The selection; only what has been exported before is asked for.
+            wanted: The selection; only names that have been exported before are asked for.
             current_digest: Asks a registry, by HEAD.
             jobs: How many at once.
             stop: Ends the run.
         """
-        known = [one for one in wanted if self._sealed_records(one)]
+        known = [one for one in wanted if tag_name(str(one.name)) in self._standing]
         found: dict[Wanted, Carried] = {}
         with contextlib.closing(
             run_parallel(known, lambda one: current_digest(one.reference), jobs=jobs, stop=stop)
@@ -76,29 +79,19 @@ class Deliveries:
                     found[outcome.item] = carried
         return found
 
+    @cached_property
+    def _standing(self) -> Mapping[str, ImageRecord]:
+        return self.state.standing(self.destination)
+
     def _unchanged(self, wanted: Wanted, source_digest: Digest) -> Carried | None:
-        for record in reversed(self._sealed_records(wanted)):
-            if record.source_digest == str(source_digest) and _is_of_platform(record, wanted):
-                return self._carried(str(wanted.reference), record.digest, record.bundle)
-        return None
+        record = self._standing[tag_name(str(wanted.name))]
+        if record.source_digest != str(source_digest) or not _is_of_platform(record, wanted):
+            return None
+        return self._carried(str(wanted.reference), record)
 
-    def _sealed_records(self, wanted: Wanted) -> list[ImageRecord]:
-        sent = self.state.destinations.get(self.destination)
-        if sent is None:
-            return []
-        return [
-            record
-            for record in self.state.references.get(str(wanted.reference), [])
-            if record.status == "sealed"
-            and record.destination == self.destination
-            and (record.name or str(wanted.reference)) == str(wanted.name)
-            and record.bundle in sent.bundles
-            and sent.bundles[record.bundle].status != "lost"
-        ]
-
-    def _carried(self, reference: str, digest: str, bundle_id: str) -> Carried:
-        bundle = self.state.destinations[self.destination].bundles[bundle_id]
-        return Carried(reference, digest, bundle_id, bundle.status == "acknowledged")
+    def _carried(self, reference: str, record: ImageRecord) -> Carried:
+        bundle = self.state.destinations[self.destination].bundles[record.bundle]
+        return Carried(reference, record.digest, record.bundle, bundle.status == "acknowledged")
 
 
 def moved_references(

@@ -1,13 +1,15 @@
 """The exporter's state.yml: which image went where in which bundle, so that nothing is carried twice or forgotten.
 
-An image counts as delivered to a destination once it is in a *sealed* bundle for it that is not marked lost.
+An image counts as delivered to a destination if the latest *sealed* bundle for it that has something under the image's
+name, and is not marked lost, has this image.
 `filled` records of an unfinished bundle are there to be read by people.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -114,27 +116,37 @@ class ExportState(State, kw_only=True):
             return None
         return max(record.bundles, key=lambda bundle: (record.bundles[bundle].sequence, bundle))
 
+    def standing(self, destination: str) -> dict[str, ImageRecord]:
+        """What a destination has under every name once all its bundles have arrived.
+
+        Of the sealed records of a name, in bundles that are not lost, only the latest counts: an earlier bundle with
+        what a tag has gone back to does not bring it again, because the importer does not move a tag back.
+
+        Returns:
+            By name at the targets. Where the latest bundles bring one and the same digest, the record is of one that
+            is acknowledged, if there is one.
+        """
+        sent = self.destinations.get(destination)
+        if sent is None:
+            return {}
+        by_name: dict[str, list[ImageRecord]] = {}
+        for reference, records in self.references.items():
+            for record in records:
+                bundle = sent.bundles.get(record.bundle)
+                counts = record.status == "sealed" and record.destination == destination
+                if counts and bundle is not None and bundle.status != "lost":
+                    by_name.setdefault(tag_name(record.name or reference), []).append(record)
+        return {name: _standing(records, sent.bundles) for name, records in by_name.items()}
+
     def bundle_with(self, image: Image, destination: str) -> str | None:
         """The bundle that already brings exactly this image, under this name, to a destination.
 
         Returns:
-            The id of an acknowledged bundle if there is one, else of the newest sealed one; None if the image is in
-            no bundle for this destination, or only in lost or unfinished ones.
+            Its id; None if the image is in no bundle for this destination, or only in lost or unfinished ones, or a
+            later one brings another under its name.
         """
-        sent = self.destinations.get(destination)
-        if sent is None:
-            return None
-        candidates = [
-            record.bundle
-            for record in self.references.get(str(image.reference), [])
-            if record.status == "sealed"
-            and record.destination == destination
-            and record.digest == str(image.digest)
-            and (record.name or str(image.reference)) == str(image.name)
-            and record.bundle in sent.bundles
-            and sent.bundles[record.bundle].status != "lost"
-        ]
-        return max(candidates, default=None, key=lambda bundle: _trustworthiness(sent.bundles[bundle]))
+        record = self.standing(destination).get(tag_name(str(image.name)))
+        return record.bundle if record is not None and record.digest == str(image.digest) else None
 
     def is_delivered(self, image: Image, destination: str) -> bool:
         """Whether this image need not be exported again for a destination."""
@@ -230,5 +242,14 @@ class ExportState(State, kw_only=True):
         records.append(record)
 
 
-def _trustworthiness(record: BundleRecord) -> tuple[bool, int]:
-    return record.status == "acknowledged", record.sequence
+def tag_name(name: str) -> str:
+    """What is written at a target: a name without its digest, unless it has no tag."""
+    tagged = name.partition("@")[0]
+    return tagged if ":" in tagged.rpartition("/")[2] else name
+
+
+def _standing(records: list[ImageRecord], bundles: Mapping[str, BundleRecord]) -> ImageRecord:
+    """Of one name's records the latest, or an acknowledged one of those right before it that have its digest."""
+    latest_first = sorted(records, key=lambda record: (bundles[record.bundle].sequence, record.bundle), reverse=True)
+    same = list(takewhile(lambda record: record.digest == latest_first[0].digest, latest_first))
+    return next((record for record in same if bundles[record.bundle].status == "acknowledged"), same[0])

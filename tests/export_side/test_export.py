@@ -144,6 +144,27 @@ def test_a_moved_tag_is_exported_again(registry: RunningRegistry, runs: ExportRu
     assert str(moved.image.digest) in state
 
 
+def test_a_tag_that_went_back_is_exported_again(registry: RunningRegistry, runs: ExportRuns) -> None:
+    old, new = one("rolled-back"), one("rolled-back", environment=["NEW=1"])
+    reference = registry.put(old)
+    runs.run(reference)
+    registry.put(new)
+    runs.run(reference)
+    registry.put(old)
+    third = manifest_of(runs.run(reference).path)
+    assert (third.sequence, [entry.digest for entry in third.images]) == (3, [str(old.image.digest)])
+    again = runs.run(reference)
+    assert [carried.bundle_id for carried in again.carried] == [third.bundle_id]
+
+
+def test_platforms_of_one_name_are_exported_in_turn(registry: RunningRegistry, runs: ExportRuns) -> None:
+    reference = registry.put(machines("in-turn"))
+    for platform in (Platform("linux", "amd64"), ARM, Platform("linux", "amd64")):
+        result = runs.run(reference, platform=platform)
+        assert [entry.platform for entry in manifest_of(result.path).images] == [str(platform)]
+        assert runs.run(reference, platform=platform).nothing_new
+
+
 def test_another_destination_gets_its_own_bundle(registry: RunningRegistry, runs: ExportRuns) -> None:
     reference = registry.put(one("two-places"))
     runs.run(reference)

@@ -146,6 +146,46 @@ def test_a_lost_bundle_no_longer_delivers(state: ExportState) -> None:
     assert state.is_delivered(only_in_first, "default")
 
 
+def test_only_the_latest_bundle_of_a_name_counts(state: ExportState) -> None:
+    old, new = an_image("old"), an_image("new")
+    first, second = sealed(old, state=state), sealed(new, state=state)
+    assert not state.is_delivered(old, "default"), "the importer does not move a tag back to an older bundle's"
+    third = sealed(old, state=state)
+    assert state.bundle_with(old, "default") == third.bundle_id
+    assert not state.is_delivered(new, "default")
+    state.mark(first.bundle_id, "acknowledged")
+    assert state.bundle_with(old, "default") == third.bundle_id, "the first came before what the second brought"
+    state.mark(third.bundle_id, "lost")
+    assert state.bundle_with(new, "default") == second.bundle_id
+    state.mark(second.bundle_id, "lost")
+    assert state.bundle_with(old, "default") == first.bundle_id
+
+
+def test_platforms_and_references_under_one_name_replace_each_other(state: ExportState) -> None:
+    amd, arm = an_image("amd"), an_image("arm", platform=ARM64)
+    sealed(amd, state=state)
+    sealed(arm, state=state)
+    assert not state.is_delivered(amd, "default")
+    name = "inner.example/app:1"
+    one, other = (an_image(text, reference=f"reg.example/{text}:1", name=name) for text in ("one", "other"))
+    sealed(one, state=state)
+    sealed(other, state=state)
+    assert not state.is_delivered(one, "default")
+    assert state.is_delivered(other, "default")
+
+
+def test_a_digest_beside_a_tag_is_not_part_of_the_name(state: ExportState) -> None:
+    pinned = an_image("old", reference=f"{REFERENCE}@{an_image('old').digest}")
+    sealed(pinned, state=state)
+    assert state.is_delivered(an_image("old"), "default")
+    sealed(an_image("new"), state=state)
+    assert not state.is_delivered(pinned, "default")
+    untagged = [an_image(text, reference=f"reg.example/app@{an_image(text).digest}") for text in ("old", "new")]
+    for image in untagged:
+        sealed(image, state=state)
+    assert all(state.is_delivered(image, "default") for image in untagged)
+
+
 def test_what_nothing_new_relies_on(state: ExportState) -> None:
     a, b, c = (an_image(name, reference=f"reg.example/{name}:1") for name in "abc")
     first, second = sealed(a, b, state=state), sealed(b, c, state=state)
