@@ -40,6 +40,9 @@ POINTS = {
     8: "killed and rerun",
     9: "offline means offline",
     10: "a person watches it",
+    12: "images by rules, from NGC or not",
+    13: "repeatable runs",
+    14: "descriptions travel",
 }
 TEST_SECONDS = 600
 _NOT_COPIED = (".git", ".venv*", ".mypy_cache", ".mypy_path", ".ruff_cache", ".pytest_cache", ".hypothesis", ".demo",
