@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import click
 from transload.shared.errors import WriteFailed
+from transload.shared.texts import well_formed_data
 
 _COLUMN_GAP = "  "
 _WIDEST_TABLE = 100_000
+_WHOLE_DIGEST = re.compile(r"sha(?:256|512):([0-9a-f]{12})[0-9a-f]+")
 
 
 def printable(text: str, *, keep_newlines: bool = False) -> str:
@@ -29,20 +32,28 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
     )
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, spare: Collection[str] = ()) -> None:
     """Print a table on standard output: drawn on a terminal, aligned plain columns in a pipe or file.
 
-    A cell is never wrapped or cut, so that references and digests can be copied out of it.
+    A cell is never wrapped or cut, so that references can be copied out of it. Only a digest that is a whole cell is
+    shown by its first 12 digits on a terminal, as Docker does, so that a table fits there. With --verbose, and
+    wherever it is not a person who reads, everything is there.
 
     Args:
         columns: The headings.
         rows: As many cells each as there are columns. None is an empty cell; integers are right-aligned.
+        spare: Columns that tell nothing this time (the same in every row): a terminal does without them.
     """
+    is_drawn = sys.stdout is not None and sys.stdout.isatty()
+    if is_drawn and not _is_verbose():
+        kept = [i for i, name in enumerate(columns) if name not in spare]
+        columns = [columns[i] for i in kept]
+        rows = [[_short(row[i]) for i in kept] for row in rows]
     cells = [[printable("" if cell is None else str(cell)) for cell in row] for row in rows]
     is_number = [
         bool(rows) and all(isinstance(row[i], int) or row[i] is None for row in rows) for i in range(len(columns))
     ]
-    if sys.stdout is not None and sys.stdout.isatty():
+    if is_drawn:
         _draw(columns, cells, is_number)
         return
     widths = [max(len(line[i]) for line in (columns, *cells)) for i in range(len(columns))]
@@ -62,7 +73,7 @@ def print_json(value: object) -> None:
     """
     import msgspec  # noqa: PLC0415 - `--help` need not pay for it
 
-    plain = msgspec.to_builtins(value, enc_hook=str)
+    plain = well_formed_data(msgspec.to_builtins(value, enc_hook=str))
     _result(json.dumps(plain, indent=2, sort_keys=True))
 
 
@@ -133,6 +144,19 @@ def _draw(columns: Sequence[str], cells: Sequence[Sequence[str]], is_number: Seq
         console.print(table)
 
 
+def _short(cell: object) -> object:
+    found = None if isinstance(cell, int) else _WHOLE_DIGEST.fullmatch(str(cell))
+    return found[1] if found else cell
+
+
 def _is_quiet() -> bool:
+    return _is_set("quiet")
+
+
+def _is_verbose() -> bool:
+    return _is_set("verbose")
+
+
+def _is_set(option: str) -> bool:
     context = click.get_current_context(silent=True)
-    return context is not None and bool(getattr(context.find_root().obj, "quiet", False))
+    return context is not None and bool(getattr(context.find_root().obj, option, False))

@@ -21,11 +21,11 @@ print_table(["REFERENCE", "SIZE", "NOTE"], [["{LONG}", 12, "[bold]n[/bold]"], ["
 """
 
 
-def on_a_terminal(script: str, columns: int = 60) -> str:
+def on_a_terminal(script: str, *arguments: str, columns: int = 60) -> str:
     """What a script shows on a real terminal."""
     leader, follower = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
-    with subprocess.Popen([sys.executable, "-c", script], stdout=follower, env=environment):
+    with subprocess.Popen([sys.executable, "-c", script, *arguments], stdout=follower, env=environment):
         os.close(follower)
         shown = b""
         while True:
@@ -60,6 +60,33 @@ def test_a_terminal_gets_whole_references_and_no_foreign_escapes() -> None:
     assert "\\x1b[31m" in shown
     assert "\x1b[31m" not in shown
     assert "…" not in shown
+
+
+DIGEST = f"sha256:{'0123456789abcdef' * 4}"
+DIGESTS = f"""
+import sys
+from types import SimpleNamespace
+import click
+from transload.shared.console import print_table
+with click.Context(click.Command("x"), obj=SimpleNamespace(verbose=int(sys.argv[1]))):
+    rows = [["a@{DIGEST}", "same", "{DIGEST}", 1]]
+    print_table(["REFERENCE", "SOURCE", "DIGEST", "SIZE"], rows, spare=["SOURCE"])
+"""
+
+
+def test_a_terminal_gets_short_digests_and_no_column_that_tells_nothing() -> None:
+    shown = on_a_terminal(DIGESTS, "0")
+    assert "SOURCE" not in shown
+    assert f"a@{DIGEST}" in shown, "what can be pulled by it stays whole"
+    assert " 0123456789ab " in shown
+    assert " sha256:0" not in shown
+
+
+def test_a_verbose_terminal_and_a_pipe_get_everything() -> None:
+    piped = subprocess.run([sys.executable, "-c", DIGESTS, "0"], check=True, capture_output=True, text=True).stdout
+    for shown in (on_a_terminal(DIGESTS, "1"), piped):
+        assert "SOURCE" in shown
+        assert f" {DIGEST} " in shown
 
 
 @dataclass
