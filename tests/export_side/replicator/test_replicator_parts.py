@@ -36,6 +36,7 @@ TAGS = ["19.07-py3", "19.10-py3", "20.11-tensorflow-py3", "r32.4.2-pth1.2-py3", 
 
 def test_min_version_judges_tags_that_begin_with_a_calendar_version() -> None:
     wanted, unjudged = wanted_tags(TAGS, ReplicatorRequest(min_version="19.9"))
+    assert set(unjudged) <= set(wanted)
     assert set(wanted) - set(unjudged) == {"19.10-py3", "20.11-tensorflow-py3"}
     assert set(unjudged) == {"r32.4.2-pth1.2-py3", "29Oct2020", "v0.9.2", "v0.20.1", "latest", "12.4.1-base", "9.06",
                              "20.1"}  # fmt: skip
