@@ -64,7 +64,8 @@ class Narrator:
         words = shlex.split(command)
         if words[0] == "transload":
             words[0] = str(Path(sys.executable).with_name("transload"))
-        environment = {**os.environ, "COLUMNS": "160"}
+        # Should a command forget --state: the state of this machine's own importer is nobody's to touch.
+        environment = {**os.environ, "COLUMNS": "160", "TRANSLOAD_IMPORT_STATE": str(FOLDER / "inside" / "state.yml")}
         with stdin.open("rb") as given:
             done = subprocess.run(
                 words, cwd=cwd, env=environment, stdin=given, capture_output=True, text=True, check=False
@@ -116,7 +117,10 @@ class Story:
         carried = self.carry(bundle)
         self.deliver(carried)
         self.a_month_later()
-        self.narrator.step("What each side remembers")
+        self.narrator.step(
+            "What each side remembers",
+            "  Outside: which bundle carries which image. Inside: which bundles were accepted, and what went where.",
+        )
         self.narrator.run("transload status --output-path outbox")
         self.narrator.run("transload status --state inside/state.yml")
 
@@ -209,7 +213,11 @@ class Story:
 
     def deliver(self, carried: Path) -> None:
         """Import twice."""
-        self.narrator.step("The import: into the isolated registry and into docker-save archives, in one go")
+        self.narrator.step(
+            "The import: into the isolated registry and into docker-save archives, in one go",
+            "  First the signature, every document and the sizes of all files; then each block on its way in.",
+            "  The state file is new: from here on this side expects bundles for this destination.",
+        )
         command = (
             f"transload import {shown(carried)} --trust allowed_signers --to registry={self.target.host} "
             "--to archive=inside/tars --state inside/state.yml --report inside/report.json"
