@@ -17,6 +17,11 @@ from transload.import_side.import_state import ExporterRecord, ImportState
 from transload.manifests.bundle_manifest import BundleManifest
 from transload.shared.errors import BundleIdReused, OlderSequence, WrongDestination
 
+_LATE = (
+    "A bundle that turns up late is imported with --allow-older --on-existing-tag keep: what only it holds arrives, "
+    "and no name is set back."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
@@ -115,7 +120,7 @@ def _accept_older(manifest: BundleManifest, exporter: ExporterRecord, *, allow_o
         hint = "The exporter's state was probably set back. Find out which bundle is meant; --allow-older takes this."
     else:
         what = f"has number {manifest.sequence}, but {highest} of the same exporter was accepted already"
-        hint = "An old bundle can bring back old images. If that is wanted, use --allow-older."
+        hint = f"{_LATE} --allow-older alone would set them back to what this old bundle has."
     if not allow_older:
         raise OlderSequence(
             f"The bundle {manifest.bundle_id} {what}.",
@@ -136,6 +141,6 @@ def _gap_notes(manifest: BundleManifest, exporter: ExporterRecord, missing: Sequ
     since = f"after number {exporter.highest_sequence}" if exporter.bundles else "as the first from its exporter"
     note = (
         f"Bundle {manifest.bundle_id} has number {manifest.sequence} and comes {since}: "
-        f"{numbers}{named} never arrived here. What was only in there is missing."
+        f"{numbers}{named} never arrived here. What was only in there is missing. {_LATE}"
     )
     return (note,)

@@ -66,7 +66,8 @@ def test_2_1_refuses_1_unless_allowed(state: ImportState) -> None:
     assert "as the first from its exporter" in first.notes[0]
     with pytest.raises(OlderSequence, match="number 1, but number 2") as caught:
         arrive(state, bundle_manifest(1))
-    assert "--allow-older" in caught.value.hint
+    assert "--allow-older --on-existing-tag keep" in caught.value.hint
+    assert "--allow-older --on-existing-tag keep" in first.notes[0]
     assert bundle_manifest(2).bundle_id in caught.value.message
     allowed = arrive(state, bundle_manifest(1), allow_older=True)
     assert allowed.is_new

@@ -81,6 +81,16 @@ def test_an_older_bundle_is_refused_unless_allowed(site: Site, bundle: Callable[
     assert site.holds == 1
 
 
+def test_a_late_bundle_brings_what_only_it_holds_and_sets_no_name_back(site: Site, tmp_path: Path) -> None:
+    only_here = image("registry.example/other:1", [noise_layer("only here")])
+    late = BundleDraft([version(1), only_here], sequence=1).seal(tmp_path / "late")
+    site.take(BundleDraft([version(2)], sequence=2).seal(tmp_path / "new"))
+    assert "--allow-older --on-existing-tag keep" in site.warnings[0]
+    assert sorted(site.take(late, allow_older=True, policy="keep")) == ["delivered", "kept"]
+    assert site.holds == 2
+    assert file_name("registry.example/other:1") in names(site.out)
+
+
 def test_a_bundle_seen_before_never_sets_a_name_back(site: Site, bundle: Callable[[int], Path]) -> None:
     site.take(bundle(1))
     site.take(bundle(2))
