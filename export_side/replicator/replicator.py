@@ -170,7 +170,10 @@ class Replicator:
         ]
         if missing:
             message = _NO_SIF.format(names=", ".join(missing), are="are" if len(missing) > 1 else "is")
-            hint = "Build them with `apptainer build FILE.sif docker-archive:FILE.tar` from the docker-save files."
+            hint = (
+                "Meanwhile: `apptainer build FILE.sif docker-archive:FILE.tar`, where FILE.tar is a link to the "
+                "docker-save file, because Apptainer takes no colons in that name."
+            )
             self._result.failures.append(Failure("--singularity", EngineUnavailable(message, hint=hint)))
 
     def _finished(self) -> ReplicationResult:

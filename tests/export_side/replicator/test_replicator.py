@@ -203,15 +203,16 @@ def test_one_failed_image_does_not_stop_the_others(runs: ReplicatorRuns) -> None
 
 
 def test_wrong_bytes_of_one_image_do_not_stop_the_others(runs: ReplicatorRuns, target: ScriptedRegistry) -> None:
-    own = noise_layer("replicator-nvidia/tensorflow:19.06-py2").descriptor()
+    # Not the last one in the order of the run.
+    own = noise_layer("replicator-nvidia/tensorflow:19.06-py3").descriptor()
     wrong = Reply(200, body=bytes(own.size_bytes))
     runs.ngc.registry.faults.append(Fault("GET", f"/blobs/{own.digest}", lambda request, serve: wrong, times=None))
     login = ("--registry-username=USER", "--registry-password=PASS:word$", f"--registry-url={target.host}")
     done = runs.call(*SELECTED, *login)
     assert done.returncode == 3
     assert "3 saved, 3 pushed, 0 were there already; 1 failed" in done.stdout
-    assert [name for name in runs.files() if "py2" in name or name.startswith(".")] == []
-    assert list(target.repositories["nvidia/tensorflow"].tags) == ["19.06-py3"]
+    assert [name for name in runs.files() if "19.06-py3" in name or name.startswith(".")] == []
+    assert list(target.repositories["nvidia/tensorflow"].tags) == ["19.06-py2"]
 
 
 def test_a_registry_that_refuses_the_push_does_not_stop_the_files(
