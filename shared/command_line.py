@@ -5,6 +5,7 @@ Nothing heavy is imported before a command is chosen, so that `transload --help`
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import select
@@ -19,10 +20,16 @@ from transload.shared.command_context import CommandContext, json_option, pass_c
 from transload.shared.console import printable
 from transload.shared.errors import EXIT_BUG, EXIT_DONE, EXIT_USAGE, Interrupted, TransloadError
 from transload.shared.interruption import exit_now, install_handlers
+from transload.shared.standard_streams import settle_standard_streams
+from transload.shared.wording import did_you_mean
 
 __all__ = ["COMMANDS", "CommandContext", "cli", "json_option", "main", "pass_command_context"]
 
 ENVIRONMENT_PREFIX = "TRANSLOAD"
+USAGE_ERROR = "usage"
+"""What a wrong command line is called where errors have names."""
+VERBOSE_TRACEBACKS = 3
+"""An error that was expected says all that helps in its message; so often must --verbose be given for more."""
 EXIT_BROKEN_PIPE = 141
 """What a shell shows for a program that SIGPIPE ended."""
 
@@ -109,6 +116,15 @@ class LazyGroup(click.Group):
         command.params.extend(option for option in talk_options() if not own.intersection(option.opts))
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that was typed; for a mistyped one the nearest name is suggested."""
+        typed = args[0]
+        if typed not in COMMANDS and not typed.startswith("-"):
+            ctx.fail(f"No such command {typed!r}. {did_you_mean(typed, COMMANDS)}".rstrip())
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; click itself would end the process silently at any broken pipe, a socket's too."""
         try:
@@ -148,7 +164,7 @@ def talk_options() -> list[click.Option]:
         ),
         click.Option(
             ["-v", "--verbose"], count=True, expose_value=False, callback=_set_verbose, show_default=False,
-            help="Show more; a traceback where there is one. Repeatable.",
+            help="Show more; the traceback of a bug; three times: that of any error.",
         ),
     ]  # fmt: skip
 
@@ -163,7 +179,7 @@ def talk_options() -> list[click.Option]:
         "max_content_width": 110,
     },
     epilog="Every option can also come from the environment: TRANSLOAD_<COMMAND>_<OPTION>, "
-    "such as TRANSLOAD_EXPORT_OUTPUT_PATH.",
+    "such as TRANSLOAD_EXPORT_OUTPUT_PATH. Of an option that may be repeated, blanks separate the values there.",
 )
 @click.version_option(package_name="transload", message="%(prog)s %(version)s")
 def cli() -> None:
@@ -182,11 +198,9 @@ def run_program(command: click.Command, name: str) -> NoReturn:
         command: It; `CommandContext` is its object.
         name: What it is called in words for people.
     """
+    settle_standard_streams()
     context = CommandContext()
     install_handlers(context.stop)
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends no run
     try:
         # Not sys.exit: a worker that sits in a silent socket must not keep a finished run alive.
         exit_now(_run(command, name, context))
@@ -202,11 +216,10 @@ def _run(command: click.Command, name: str, context: CommandContext) -> int:
     except TransloadError as error:
         return _report(error, context)
     except click.Abort:
-        _complain("the question was not answered.")
-        return EXIT_USAGE
+        return _report_usage("the question was not answered.", context)
     except click.ClickException as error:
         error.show()
-        return error.exit_code
+        return _report_usage(error.format_message(), context, is_shown=True)
     except (PipeBroken, BrokenPipeError) as error:
         return EXIT_BROKEN_PIPE if _nobody_reads_results() else _report_bug(error.__cause__ or error, context)
     except Exception as error:
@@ -226,11 +239,19 @@ def _report(error: TransloadError, context: CommandContext) -> int:
     if error.hint:
         click.echo(f"  hint: {printable(error.hint)}", err=True)
     click.echo(f"  [{error.reference}, exit code {error.exit_code}]", err=True)
-    if context.verbose:
+    if context.verbose >= VERBOSE_TRACEBACKS:
         traceback.print_exception(error)
     if _wants_json(context):
-        click.echo(json.dumps(error.as_json(), indent=2, sort_keys=True, default=str))
+        _print_problem(error.as_json())
     return error.exit_code
+
+
+def _report_usage(message: str, context: CommandContext, *, is_shown: bool = False) -> int:
+    if not is_shown:
+        _complain(message)
+    if _wants_json(context):
+        _print_problem({"error": USAGE_ERROR, "exit_code": EXIT_USAGE, "facts": {}, "hint": "", "message": message})
+    return EXIT_USAGE
 
 
 def _report_bug(error: BaseException, context: CommandContext) -> int:
@@ -244,10 +265,15 @@ def _report_bug(error: BaseException, context: CommandContext) -> int:
         click.echo("  hint: --verbose shows the traceback; please report it (look for secrets in it first).", err=True)
     click.echo(f"  [{TransloadError.reference}, exit code {EXIT_BUG}]", err=True)
     if _wants_json(context):
-        document = {"error": TransloadError.reference, "exit_code": EXIT_BUG, "facts": {},
-                    "hint": "", "message": f"{type(error).__name__} at {place}"}  # fmt: skip
-        click.echo(json.dumps(document, indent=2, sort_keys=True))
+        document: dict[str, object] = {"error": TransloadError.reference, "exit_code": EXIT_BUG, "facts": {},
+                                       "hint": "", "message": f"{type(error).__name__} at {place}"}  # fmt: skip
+        _print_problem(document)
     return EXIT_BUG
+
+
+def _print_problem(document: dict[str, object]) -> None:
+    with contextlib.suppress(OSError):  # perhaps that nobody can read results is the problem
+        click.echo(json.dumps(document, indent=2, sort_keys=True, default=str))
 
 
 def _wants_json(context: CommandContext) -> bool:
