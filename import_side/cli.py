@@ -217,17 +217,27 @@ def import_bundle(
     from transload.import_side.importer import import_bundle as run_import  # noqa: PLC0415
     from transload.import_side.report import encode  # noqa: PLC0415
     from transload.import_side.reporting import import_report  # noqa: PLC0415
-    from transload.import_side.sinks.folders import make_folder  # noqa: PLC0415
+    from transload.import_side.sinks.folders import make_folder, require_outside  # noqa: PLC0415
     from transload.import_side.target_names import Rename  # noqa: PLC0415
     from transload.import_side.targets import TargetSpec, open_targets  # noqa: PLC0415
     from transload.import_side.verification import default_jobs  # noqa: PLC0415
-    from transload.shared.atomic_files import write_atomically  # noqa: PLC0415
+    from transload.shared.atomic_files import require_replaceable, write_atomically  # noqa: PLC0415
     from transload.shared.state_file import default_state_path  # noqa: PLC0415
 
     if work_dir is not None:
         os.environ["TMPDIR"] = tempfile.tempdir = str(work_dir.absolute())
-    if report is not None:
-        make_folder(report.absolute().parent)  # before the first byte, not after the last
+    targets_asked = [TargetSpec.parse(text) for text in to]
+    state_path = state or default_state_path()
+    places = {"--state": state_path, "--report": report, "--descriptions": descriptions, "--work-dir": work_dir}
+    folders = [(f"--to {spec.kind}", spec.folder) for spec in targets_asked]
+    for option, place in (*places.items(), *folders):
+        if place is not None:
+            require_outside(place, bundle, option)
+    if report is not None:  # before the first byte, not after the last
+        if report.resolve() in (trust.resolve(), state_path.resolve()):
+            raise InvalidConfiguration(f"--report {report} would take the place of the trust file or of the state.")
+        make_folder(report.absolute().parent)
+        require_replaceable(report)
     allowed = _load_trust(trust)
     if allowed is None:
         raise RuntimeError("--trust is required")
@@ -236,7 +246,7 @@ def import_bundle(
         trust=allowed,
         at=_time(verify_time),
         signer=signer,
-        state_path=state or default_state_path(),
+        state_path=state_path,
         images=image,
         renames=[Rename.parse(text) for text in rename],
         destination=destination,
@@ -247,7 +257,7 @@ def import_bundle(
         descriptions=descriptions,
     )
     with open_targets(
-        [TargetSpec.parse(text) for text in to],
+        targets_asked,
         registries=registries,
         policy=on_existing_tag,
         keep_host=keep_host,
@@ -286,7 +296,7 @@ def _time(text: str | None) -> datetime:
 
 
 def _print_listing(bundle: VerifiedBundle) -> None:
-    from transload.import_side.reporting import image_size  # noqa: PLC0415
+    from transload.import_side.reporting import image_sizes  # noqa: PLC0415
 
     manifest = bundle.manifest
     trusted = f"signed by {bundle.signed_by.principal}" if bundle.signed_by else "UNVERIFIED"
@@ -297,8 +307,8 @@ def _print_listing(bundle: VerifiedBundle) -> None:
     print_table(
         ("IMAGE", "PLATFORM", "DIGEST", "SIZE"),
         [
-            (entry.name, entry.platform or "all", entry.digest, format_size(image_size(manifest, entry)))
-            for entry in manifest.images
+            (entry.name, entry.platform or "all", entry.digest, format_size(size_bytes))
+            for entry, size_bytes in zip(manifest.images, image_sizes(manifest), strict=True)
         ],
     )
     chunks = sum(len(artifact.chunks) for artifact in manifest.artifacts)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 from transload.manifests.bundle_manifest import BundleId, DigestText, FileName
+from transload.shared.texts import well_formed_data
 
 FORMAT: Final = "transload-import-report"
 VERSION: Final = 1
@@ -212,7 +213,8 @@ class ImportReport(_Part, frozen=True, kw_only=True):
 
 def encode(report: ImportReport) -> bytes:
     """The report as a file: sorted keys, two spaces of indentation."""
-    return msgspec.json.format(msgspec.json.encode(report, order="sorted"), indent=2) + b"\n"
+    plain = well_formed_data(msgspec.to_builtins(report))
+    return msgspec.json.format(msgspec.json.encode(plain, order="sorted"), indent=2) + b"\n"
 
 
 def schema() -> bytes:

@@ -10,8 +10,9 @@ from transload.import_side import report
 from transload.import_side.importer import Delivered, ImportResult
 from transload.import_side.verification import Verification
 from transload.import_side.verified_bundle import VerifiedBundle
-from transload.manifests.bundle_manifest import BundleManifest, ImageEntry
+from transload.manifests.bundle_manifest import BundleManifest
 from transload.shared.errors import EXIT_DONE, Faults
+from transload.shared.texts import path_text
 
 
 def import_report(result: ImportResult, trust_file: Path) -> report.ImportReport:
@@ -38,11 +39,11 @@ def import_report(result: ImportResult, trust_file: Path) -> report.ImportReport
             fingerprint=signed_by.fingerprint,
             key_type=signed_by.key_type,
             file=signed_by.file_name,
-            trust_file=str(trust_file),
+            trust_file=path_text(trust_file),
             valid_at=moment(request.at),
         ),
         bundle=report.BundleReport(
-            folder=str(request.folder),
+            folder=path_text(request.folder),
             bundle_id=manifest.bundle_id,
             exporter=manifest.exporter,
             destination=manifest.destination,
@@ -151,9 +152,9 @@ def listing_json(bundle: VerifiedBundle) -> dict[str, object]:
                 "media_type": entry.media_type,
                 "platform": entry.platform,
                 "blobs": len(entry.blobs),
-                "size_bytes": image_size(manifest, entry),
+                "size_bytes": size_bytes,
             }
-            for entry in manifest.images
+            for entry, size_bytes in zip(manifest.images, image_sizes(manifest), strict=True)
         ],
         "artifacts": [
             {
@@ -175,7 +176,7 @@ def bundle_json(bundle: VerifiedBundle) -> dict[str, object]:
     """The bundle itself, as every document shows it."""
     manifest = bundle.manifest
     return {
-        "folder": str(bundle.directory.folder),
+        "folder": path_text(bundle.directory.folder),
         "bundle_id": manifest.bundle_id,
         "exporter": manifest.exporter,
         "destination": manifest.destination,
@@ -199,10 +200,10 @@ def _signed_by_json(bundle: VerifiedBundle) -> dict[str, str] | None:
     }
 
 
-def image_size(manifest: BundleManifest, entry: ImageEntry) -> int:
-    """How many bytes an image's blobs have together, shared ones included."""
-    wanted = set(entry.blobs)
-    return sum(blob.size for blob in manifest.blobs if blob.digest in wanted)
+def image_sizes(manifest: BundleManifest) -> list[int]:
+    """How many bytes each image's blobs have together, shared ones included, in the order of the images."""
+    sizes = {blob.digest: blob.size for blob in manifest.blobs}
+    return [sum(sizes[digest] for digest in entry.blobs) for entry in manifest.images]
 
 
 def moment(when: datetime) -> str:

@@ -50,6 +50,11 @@ class TargetSpec:
             _split_registry(value)
         return cls(cast("Kind", kind), value)
 
+    @property
+    def folder(self) -> Path | None:
+        """Where files are written; None for targets that are no folder."""
+        return Path(self.value) if self.kind in ("archive", "oci") else None
+
 
 @dataclass(frozen=True)
 class Target:

@@ -51,7 +51,9 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o644, keep_prev
 
     Raises:
         WriteFailed, NotEnoughSpace, FileTooLarge: The old file is still there, untouched.
+        AlreadyExists: What is there is no regular file.
     """
+    require_replaceable(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with reporting_write_errors(path):
         try:
@@ -63,6 +65,28 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o644, keep_prev
             with contextlib.suppress(OSError):
                 temporary.unlink()
             raise
+
+
+def require_replaceable(path: Path) -> None:
+    """See that a file may be made or replaced here: what is renamed over /dev/null or a pipe takes its place for all.
+
+    Args:
+        path: Perhaps a link to one.
+
+    Raises:
+        AlreadyExists: A folder, device, pipe or socket is there.
+        WriteFailed: The operating system does not tell.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise write_error(path, error) from error
+    if not stat.S_ISREG(mode):
+        raise AlreadyExists(
+            f"{path} is no regular file, and was not replaced.", hint="Name a file, or nothing.", path=str(path)
+        )
 
 
 def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 from transload.shared import limits
 from transload.shared.errors import InvalidConfiguration, TransloadError
+from transload.shared.texts import well_formed
 
 _Loader: type = getattr(yaml, "CLoader", yaml.Loader)
 _Dumper: type = getattr(yaml, "CDumper", yaml.Dumper)
@@ -192,8 +193,9 @@ def _events(value: object) -> Iterator[yaml.Event]:
 
 def _scalar(value: str | int) -> yaml.ScalarEvent:
     if not isinstance(value, str):
-        text, style = str(value).lower(), ""
-    elif _PLAIN.fullmatch(value) and not value.endswith(":") and not _MISREAD.fullmatch(value):
+        return yaml.ScalarEvent(None, None, (True, True), str(value).lower(), style="")
+    value = well_formed(value)
+    if _PLAIN.fullmatch(value) and not value.endswith(":") and not _MISREAD.fullmatch(value):
         text, style = value, ""
     else:
         # Single quotes fold line breaks and cannot show control characters.

@@ -20,13 +20,14 @@ import msgspec
 from transload.import_side.sinks.folders import make_folder, require_space
 from transload.manifests.archive_layout import ArchiveLayout, Literal, hybrid_archive
 from transload.shared import limits
-from transload.shared.atomic_files import rename, reporting_write_errors
+from transload.shared.atomic_files import rename, reporting_write_errors, require_replaceable
 from transload.shared.digests import Digest
 from transload.shared.errors import TagConflict, TransloadError
 from transload.shared.image import Descriptor
 from transload.shared.progress import Progress, Stage
 from transload.shared.references import Reference
 from transload.shared.sinks.base import BlobSource, Delivery, ExistingTagPolicy, Wanted
+from transload.shared.texts import path_text
 from transload.shared.workers import Outcome, Stop, attempt
 
 _LONGEST_NAME = 200
@@ -48,7 +49,7 @@ class ArchiveSink:
     @property
     def identity(self) -> str:
         """`archive=DIR`, absolute."""
-        return f"archive={self.folder.absolute()}"
+        return f"archive={path_text(self.folder.absolute())}"
 
     def check(self, wanted: Sequence[Wanted]) -> None:
         """Make the folder and compare what is to be written with the space there.
@@ -84,6 +85,7 @@ class ArchiveSink:
     def _deliver_one(self, one: Wanted, blobs: BlobSource, stop: Stop, stage: Stage) -> Delivery:
         layout, path = _layout(one), self.folder / file_name(one.target)
         previous = None
+        require_replaceable(path)
         if os.path.lexists(path):
             if self._has_size(path, layout) and self._has_content(path, layout, stop):
                 stage.advance(layout.size_bytes)

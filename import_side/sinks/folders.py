@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from transload.shared.atomic_files import reporting_write_errors
-from transload.shared.errors import NotEnoughSpace, WriteFailed
+from transload.shared.errors import InvalidConfiguration, NotEnoughSpace, WriteFailed
 from transload.shared.sizes import format_size
 
 
@@ -23,6 +23,25 @@ def make_folder(folder: Path) -> None:
         raise WriteFailed(
             f"{folder} cannot be written to.",
             hint="Choose another folder, or run as a user who may write there.",
+            path=str(folder),
+        )
+
+
+def require_outside(folder: Path, bundle: Path, option: str) -> None:
+    """Refuse to write into the bundle that is read: nobody signed what would lie there then.
+
+    Args:
+        folder: Where something is to be written, or the file itself.
+        bundle: The bundle's folder.
+        option: Who asked for it.
+
+    Raises:
+        InvalidConfiguration: It lies in the bundle.
+    """
+    if folder.resolve().is_relative_to(bundle.resolve()):
+        raise InvalidConfiguration(
+            f"{option}: {folder} lies in the bundle's own folder, and what is written there would spoil the bundle.",
+            hint="Name another place.",
             path=str(folder),
         )
 

@@ -27,6 +27,7 @@ from transload.shared.image import OCI_INDEX, Descriptor
 from transload.shared.progress import Progress, Stage
 from transload.shared.references import Reference
 from transload.shared.sinks.base import BlobSource, Delivery, ExistingTagPolicy, Wanted
+from transload.shared.texts import path_text
 from transload.shared.workers import Outcome, Stop, attempt
 
 REFERENCE_NAME = "org.opencontainers.image.ref.name"
@@ -52,7 +53,7 @@ class OciSink:
     @property
     def identity(self) -> str:
         """`oci=DIR`, absolute."""
-        return f"oci={self.folder.absolute()}"
+        return f"oci={path_text(self.folder.absolute())}"
 
     def check(self, wanted: Sequence[Wanted]) -> None:
         """Make or open the layout, lock it against other runs, and compare what is to be written with the space.
@@ -197,7 +198,8 @@ class OciSink:
         others = [
             other
             for other in index["manifests"]
-            if (_annotations(other).get(REFERENCE_NAME) != name if name else other.get("digest") != entry["digest"])
+            if _annotations(other).get(REFERENCE_NAME) != name
+            or (name is None and other.get("digest") != entry["digest"])
         ]
         content = msgspec.json.encode({**index, "manifests": [*others, *entries]}, order="sorted")
         write_atomically(self.folder / "index.json", content)

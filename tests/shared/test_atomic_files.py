@@ -57,6 +57,22 @@ def test_a_file_is_replaced_as_a_whole_with_its_mode(tmp_path: Path, mask: int) 
     assert names_in(tmp_path) == {"file"}
 
 
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link to a device"])
+def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "thing"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/null")
+    before = path.lstat()
+    with pytest.raises(AlreadyExists, match="no regular file"):
+        write_atomically(path, b"new")
+    assert path.lstat() == before
+    assert names_in(tmp_path) == {"thing"}
+
+
 def test_the_previous_copy_follows(tmp_path: Path) -> None:
     path = tmp_path / "file"
     for content in (b"one", b"two", b"three"):

@@ -140,3 +140,16 @@ def test_an_image_without_a_tag_is_found_by_its_digest(tmp_path: Path) -> None:
     (entry,) = index_of(tmp_path / "out")
     assert entry["digest"] == str(double.image.digest)
     assert "annotations" not in entry
+
+
+def test_an_image_without_a_tag_takes_no_names_away(tmp_path: Path) -> None:
+    named = image("reg.example/a:1", [noise_layer("oci-named")])
+    out, state = tmp_path / "out", tmp_path / "state.yml"
+    run_import(BundleDraft([named]).seal(tmp_path / "first"), state, f"oci={out}")
+    pinned = named.renamed(f"reg.example/a@{named.image.digest}")
+    (out / "blobs" / "sha256" / named.image.manifests[0].config.digest.hex).unlink()  # so that it is delivered again
+    result = run_import(BundleDraft([pinned], sequence=2).seal(tmp_path / "second"), state, f"oci={out}")
+    assert actions(result) == ["delivered"]
+    annotated = [entry.get("annotations") for entry in index_of(out)]
+    assert len(annotated) == 2
+    assert any(annotated)
