@@ -10,8 +10,9 @@ from transload.export_side.descriptions import Description
 from transload.manifests.archive_layout import ArchiveLayout, BlobPlace, hybrid_archive, unique_descriptors
 from transload.manifests.bundle_manifest import IMAGES_ARTIFACT, FailedEntry
 from transload.manifests.chunks import ChunkPlan
+from transload.shared import limits
 from transload.shared.digests import Digest
-from transload.shared.errors import TargetNamesCollide, raise_all
+from transload.shared.errors import InvalidConfiguration, TargetNamesCollide, raise_all
 from transload.shared.image import Descriptor, Image
 from transload.shared.references import Reference
 
@@ -95,7 +96,7 @@ def make_plan(images: Sequence[Image], failed: Sequence[FailedEntry], chunk_size
 
     Raises:
         TargetNamesCollide: Two different images would have one name in the archive.
-        InvalidConfiguration: Too many chunks.
+        InvalidConfiguration: Too many chunks, or more documents than an importer reads.
     """
     named: dict[str, Image] = {}
     errors = []
@@ -114,6 +115,12 @@ def make_plan(images: Sequence[Image], failed: Sequence[FailedEntry], chunk_size
             )
     raise_all(errors)
     plan = ExportPlan(tuple(named[name] for name in sorted(named)), tuple(sort_failed(failed)), chunk_size_bytes)
+    if sum(len(document.raw) for image in plan.images for document in image.documents) > limits.MAX_DOCUMENTS_BYTES:
+        raise InvalidConfiguration(
+            f"The manifests and indexes of these {len(plan.images):,} images have more than "
+            f"{limits.MAX_DOCUMENTS_BYTES:,} bytes together, which no importer reads.",
+            hint="Export them in several bundles.",
+        )
     if plan.images:
         _ = plan.chunks  # raises now if the chunks cannot be numbered
     return plan

@@ -20,13 +20,48 @@ ReadBlob = Callable[[Descriptor, int], bytes]
 """Gives a verified blob of at most so many bytes."""
 
 
-def image_of_entry(entry: ImageEntry, sizes: Mapping[str, int], read_blob: ReadBlob) -> Image:
+class SharedDocuments:
+    """The documents of all images of a bundle: each is held once, however many images share it, and all are bounded.
+
+    Args:
+        read_blob: Where verified blobs come from.
+    """
+
+    def __init__(self, read_blob: ReadBlob) -> None:
+        self._read_blob = read_blob
+        self._held: dict[Digest, bytes] = {}
+        self._used_bytes = 0
+
+    def read(self, descriptor: Descriptor) -> bytes:
+        """A document's bytes.
+
+        Raises:
+            MalformedBundle: It is too large, or all together are.
+            BlockDamaged, BlobDamaged, BundleFileWrongSize, ReadFailed: It cannot be had intact.
+        """
+        raw = self._held.get(descriptor.digest)
+        if raw is None:
+            raw = self._read_blob(descriptor, limits.MAX_MANIFEST_BYTES)
+        self._used_bytes += len(raw)
+        if self._used_bytes > limits.MAX_DOCUMENTS_BYTES:
+            raise MalformedBundle(
+                f"The manifests and indexes of the bundle's images have more than {limits.MAX_DOCUMENTS_BYTES:,} bytes "
+                "together; no real ones do.",
+                hint="Have it exported again in several bundles.",
+            )
+        return self._held.setdefault(descriptor.digest, raw)
+
+
+def image_of_entry(
+    entry: ImageEntry, sizes: Mapping[str, int], documents: SharedDocuments, read_blob: ReadBlob
+) -> Image:
     """Build an image and compare it with its entry.
 
     Args:
         entry: Its entry in bundle.json.
         sizes: Size in bytes of every blob of the bundle, by digest.
-        read_blob: Where verified blobs come from.
+        documents: Where manifests and indexes come from.
+        read_blob: Where configs come from.
 
     Raises:
         MalformedBundle: A reference or document that cannot be understood.
@@ -40,8 +75,8 @@ def image_of_entry(entry: ImageEntry, sizes: Mapping[str, int], read_blob: ReadB
             _reference(entry.reference),
             _reference(entry.name),
             Digest.parse(entry.source_digest),
-            _document(Descriptor(entry.media_type, root, _size(entry.digest, sizes, where)), sizes, read_blob, where),
-            lambda descriptor: _document(descriptor, sizes, read_blob, where),
+            _document(Descriptor(entry.media_type, root, _size(entry.digest, sizes, where)), sizes, documents, where),
+            lambda descriptor: _document(descriptor, sizes, documents, where),
             lambda descriptor: read_blob(_known(descriptor, sizes, where), limits.MAX_CONFIG_BYTES),
         )
     except RegistryError as error:  # the words of the reader of registries; here it is the bundle that is wrong
@@ -62,8 +97,10 @@ def _reference(text: str) -> Reference:
     return parsed
 
 
-def _document(descriptor: Descriptor, sizes: Mapping[str, int], read_blob: ReadBlob, where: str) -> ManifestDocument:
-    raw = read_blob(_known(descriptor, sizes, where), limits.MAX_MANIFEST_BYTES)
+def _document(
+    descriptor: Descriptor, sizes: Mapping[str, int], documents: SharedDocuments, where: str
+) -> ManifestDocument:
+    raw = documents.read(_known(descriptor, sizes, where))
     return ManifestDocument(raw, descriptor.media_type, descriptor.digest)
 
 
@@ -91,6 +128,8 @@ def _compare(image: Image, entry: ImageEntry, sizes: Mapping[str, int], where: s
         raise _inconsistent(f"the blobs of {where} are not those that {FILE_NAME} lists for it, in that order")
     if (entry.platform is None) != (entry.media_type in INDEX_TYPES):
         raise _inconsistent(f"{where} is of type {entry.media_type}, but {FILE_NAME} says platform {entry.platform}")
+    if image.reference.digest not in (None, image.source_digest):
+        raise _inconsistent(f"{where} is said to come from {image.source_digest}, which it does not ask for")
     found = None if image.platform is None else str(image.platform)
     if found != entry.platform:
         raise _inconsistent(f"{where} is for platform {found}, but {FILE_NAME} says {entry.platform}")

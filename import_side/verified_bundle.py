@@ -12,7 +12,7 @@ from pathlib import Path
 
 from transload.import_side.block_reader import BlockReader
 from transload.import_side.bundle_directory import BundleDirectory, Listing, irregular_file
-from transload.import_side.bundle_images import image_of_entry
+from transload.import_side.bundle_images import SharedDocuments, image_of_entry
 from transload.manifests import bundle_manifest, checksums_file
 from transload.manifests.block_digests import BlockDigests, blocks_file_size
 from transload.manifests.bundle_checks import README_NAME, BundleChecks, SignedBy
@@ -172,8 +172,9 @@ class VerifiedBundle:
             MalformedBundle and ArchiveInconsistent where they contradict bundle.json.
         """
         sizes = {digest: place.size for digest, place in self._places.items()}
+        documents = SharedDocuments(self.read_blob)
         for entry in self.manifest.images:
-            yield attempt(entry, lambda entry: image_of_entry(entry, sizes, self.read_blob))
+            yield attempt(entry, lambda entry: image_of_entry(entry, sizes, documents, self.read_blob))
 
     def open_blob(self, descriptor: Descriptor) -> Iterator[memoryview]:
         """A blob's bytes, from verified blocks; its own digest is compared before the last of them is handed on.

@@ -66,6 +66,10 @@ MAX_INDEX_MANIFESTS = 1_000
 MAX_LAYERS = 1_000
 """Docker itself stops at 127 layers."""
 
+MAX_DOCUMENTS_BYTES = 256 * MIB
+"""Manifests and indexes of all images of a bundle, each as often as an image needs it: 80,000 images of 3 KiB. Both
+sides hold them in memory."""
+
 MAX_BLOB_BYTES = 1024 * GIB
 """No layer is near it; it keeps sums of sizes within 64 bits."""
 
