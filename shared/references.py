@@ -22,6 +22,7 @@ _HOST = re.compile(
     r"|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?",
     re.ASCII,
 )
+_LARGEST_PORT = 65_535
 _HINT = "Write it like nvcr.io/nvidia/pytorch:24.01-py3 or HOST:PORT/path/name@sha256:<64 digits>."
 
 
@@ -69,7 +70,7 @@ class Reference:
                 f"Not an image reference: {text[:300]!r}: the tag {tag[:130]!r} is not one.", hint=_HINT
             )
         host, path = _split_host(repository)
-        if not _HOST.fullmatch(host):
+        if not _HOST.fullmatch(host) or not _has_real_port(host):
             raise InvalidReference(f"Not an image reference: {text[:300]!r}: {host[:100]!r} is no host.", hint=_HINT)
         components = path.split("/")
         bad = next((part for part in components if not _COMPONENT.fullmatch(part)), None)
@@ -121,6 +122,11 @@ def _split_host(repository: str) -> tuple[str, str]:
     if host == DEFAULT_HOST and "/" not in path:
         path = f"library/{path}"
     return host, path
+
+
+def _has_real_port(host: str) -> bool:
+    port = host.rpartition("]")[2].partition(":")[2]
+    return not port or 1 <= int(port) <= _LARGEST_PORT
 
 
 def _digest(digest_text: str, text: str) -> Digest:

@@ -44,6 +44,7 @@ def test_references_are_normalised_as_docker_does(text: str, normalised: str) ->
         ("app:" + "x" * 129, "tag"), ("reg.example/App:1", "upper-case"), ("reg.example//app", "path component ''"),
         ("reg.example/app/", "path component ''"), ("reg.example/../app", "'..'"), ("reg.example/a_.b", "'a_.b'"),
         ("reg.example/-a", "'-a'"), ("bad_host.com:x/app", "host"), ("reg.example:port/app", "host"),
+        ("reg.example:65536/app", "host"), ("reg.example:0/app", "host"),
         ("reg.example/app@", "digest"), ("reg.example/app@sha256:ab", "digest"), (f"reg.example/app@{DIGEST}0", ""),
         ("reg.example/app@md5:" + "0" * 32, "md5"), ("https://reg.example/app", ""), ("reg.example/app:1\n", "tag"),
         ("reg.example/a\nb", "path component"), ("reg.example/" + "a" * 250, "longer than 255"),
