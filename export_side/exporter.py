@@ -28,6 +28,7 @@ from transload.export_side.result import ExportResult, failed_entries
 from transload.export_side.selection import Failure, Selection, Wanted, select
 from transload.export_side.unfinished import UnfinishedBundles
 from transload.manifests import bundle_manifest
+from transload.manifests.checksums_file import FILE_NAME as SUMS_NAME
 from transload.shared import limits
 from transload.shared.atomic_files import read_bounded
 from transload.shared.digests import Digest
@@ -36,6 +37,8 @@ from transload.shared.progress import Progress
 from transload.shared.registry.options import RegistryDirectory
 from transload.shared.state_file import FILE_NAME, StateFile, read_state
 from transload.shared.workers import Stop
+
+_NAMED_AT_MOST = 5
 
 Sign = Callable[[bytes], bytes]
 
@@ -80,12 +83,13 @@ class Exporter:
         Raises:
             TransloadError: What `run` would raise before it fetches.
         """
+        self._check_output_path()
         state = read_state(self.output_path / FILE_NAME, ExportState) or ExportState.fresh()
         with SourceRegistries(self.registries, self.stop) as sources:
             unfinished = UnfinishedBundles(self.output_path)
             bundle_id = None if self.restart else unfinished.find(self.request.destination)
             journal = Journal.read(unfinished.journal_path(bundle_id)) if bundle_id else None
-            if journal is not None and not _is_sealed(journal.identity, unfinished, state):
+            if journal is not None and not self._is_sealed(journal, unfinished, state):
                 self._check_same_request(journal)
                 result = ExportResult(self.request.destination, plan=journal.plan, identity=journal.identity)
                 result.was_resumed, result.failed = True, list(journal.plan.failed)
@@ -107,12 +111,22 @@ class Exporter:
         """
         if self.sign is None:
             raise InvalidConfiguration("A bundle must be signed.", hint="Name a key with --sign-key FILE.")
+        self._check_output_path()
         path = self.output_path / FILE_NAME
         with (
             StateFile.open(path, ExportState, ExportState.fresh) as state,
             SourceRegistries(self.registries, self.stop) as sources,
         ):
             return self._run(state, sources, self.sign)
+
+    def _check_output_path(self) -> None:
+        """Refuse to put anything into a sealed bundle: a file that it does not list makes it invalid."""
+        if os.path.lexists(self.output_path / SUMS_NAME):
+            raise InvalidConfiguration(
+                f"--output-path {self.output_path} is a sealed bundle: it holds {SUMS_NAME}.",
+                hint="Name the folder that bundles and state.yml are in, or a new one.",
+                path=str(self.output_path),
+            )
 
     def _run(self, state: StateFile[ExportState], sources: SourceRegistries, sign: Sign) -> ExportResult:
         unfinished = UnfinishedBundles(self.output_path)
@@ -148,7 +162,7 @@ class Exporter:
             unfinished.discard(bundle_id)
             return None
         journal = Journal.read(unfinished.journal_path(bundle_id))
-        if _is_sealed(journal.identity, unfinished, state.state):
+        if self._is_sealed(journal, unfinished, state.state):
             return self._remember_sealed(journal, unfinished, state)
         self._check_same_request(journal)
         if journal.identity.exporter != state.state.exporter:
@@ -163,11 +177,15 @@ class Exporter:
         if journal.fingerprint != self.request.fingerprint:
             raise UnfinishedBundle(
                 f"Another request for destination {self.request.destination!r} has an unfinished bundle: "
-                f"{journal.identity.bundle_id}.",
-                hint="Run that request's command again to finish it, or throw it away with --restart.",
+                f"{journal.identity.bundle_id}. It asked for {_some_of(journal.asked_for)}.",
+                hint="Run that request's command again to finish it, or throw it away with --restart. "
+                "`transload status` shows how far it is.",
                 bundle=journal.identity.bundle_id,
-                references=[str(image.reference) for image in journal.plan.images[:20]],
+                references=journal.asked_for[:20],
             )
+
+    def _is_sealed(self, journal: Journal, unfinished: UnfinishedBundles, state: ExportState) -> bool:
+        return unfinished.is_sealed(journal.identity.bundle_id, self.request.destination, state)
 
     def _remember_sealed(
         self, journal: Journal, unfinished: UnfinishedBundles, state: StateFile[ExportState]
@@ -263,13 +281,10 @@ class Exporter:
             ) from error
 
 
-def _is_sealed(identity: BundleIdentity, unfinished: UnfinishedBundles, state: ExportState) -> bool:
-    """Whether the bundle of a journal has its final name already, or the state knows it."""
-    destination = state.destinations.get(identity.destination)
-    if destination is not None and identity.bundle_id in destination.bundles:
-        return True
-    folder = unfinished.folder(identity.bundle_id)
-    return not folder.exists() and (unfinished.output_path / identity.bundle_id).is_dir()
+def _some_of(references: Sequence[str]) -> str:
+    """The first few, and how many more there are."""
+    more = len(references) - _NAMED_AT_MOST
+    return ", ".join(references[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
 
 
 def _note_size(result: ExportResult, sizes: Mapping[str, int]) -> None:

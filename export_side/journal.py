@@ -150,6 +150,12 @@ class Journal:
                 continue
         return cls(path, header.fingerprint, header.identity, plan, placed)
 
+    @property
+    def asked_for(self) -> list[str]:
+        """The references that the bundle was begun for, those that failed among them."""
+        named = {str(image.reference) for image in self.plan.images} | {one.reference for one in self.plan.failed}
+        return sorted(named)
+
     def record(self, digest: Digest, placed_bytes: int) -> None:
         """Note how many bytes of a blob are in place.
 

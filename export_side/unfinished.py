@@ -10,6 +10,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from transload.export_side.export_state import ExportState
 from transload.export_side.journal import SUFFIX, BundleIdentity, Journal
 from transload.export_side.plan import ExportPlan
 from transload.shared.atomic_files import fault_point, reporting_write_errors, sync_directory
@@ -42,13 +43,21 @@ class UnfinishedBundles:
         """Where its journal is."""
         return self.parent / f"{bundle_id}{SUFFIX}"
 
+    def ids(self) -> dict[str, str]:
+        """The ids of all that have a journal, each with its destination."""
+        names = sorted(path.name.removesuffix(SUFFIX) for path in self.parent.glob(f"*{SUFFIX}"))
+        return {match[0]: match[1] for name in names if (match := _BUNDLE_ID.fullmatch(name))}
+
     def find(self, destination: str) -> str | None:
         """Id of the unfinished bundle for a destination, if there is one."""
-        for path in sorted(self.parent.glob(f"*{SUFFIX}")):
-            match = _BUNDLE_ID.fullmatch(path.name.removesuffix(SUFFIX))
-            if match and match[1] == destination:
-                return match[0]
-        return None
+        return next((bundle_id for bundle_id, whose in self.ids().items() if whose == destination), None)
+
+    def is_sealed(self, bundle_id: str, destination: str, state: ExportState) -> bool:
+        """Whether a bundle with a journal has its final name, or the state knows it: the run was killed after that."""
+        known = state.destinations.get(destination)
+        if known is not None and bundle_id in known.bundles:
+            return True
+        return not self.folder(bundle_id).exists() and (self.output_path / bundle_id).is_dir()
 
     def begin(self, fingerprint: str, identity: BundleIdentity, plan: ExportPlan) -> Journal:
         """Freeze a plan; from now on a rerun continues it.

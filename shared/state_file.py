@@ -171,6 +171,7 @@ def read_state(path: Path, kind: type[S]) -> S | None:
 
     Raises:
         StateUnreadable: It is there and cannot be understood, or only its previous copy is there.
+        ReadFailed: The operating system does not let it be read.
     """
     raw = _read(path)
     return None if raw is None else decode_state(raw, kind, path)
@@ -240,6 +241,8 @@ def _read(path: Path) -> bytes | None:
             path=str(path),
         ) from error
     except ReadFailed as error:
+        if isinstance(error.__cause__, OSError):
+            raise  # nothing is wrong with what is in it: this user may not read it, or the disk cannot
         raise _unreadable(path, error.message) from error
 
 

@@ -113,6 +113,19 @@ def test_an_unreadable_state_stops_the_run(registry: ScriptedRegistry, runs: Exp
     assert runs.bundles() == []
 
 
+@pytest.mark.parametrize("arguments", [[], ["--dry-run"]])
+def test_nothing_is_put_into_a_sealed_bundle(
+    registry: ScriptedRegistry, runs: ExportRuns, arguments: list[str]
+) -> None:
+    reference = registry.put(image("c/a:1", []))
+    runs.call(reference)
+    (bundle,) = runs.bundles()
+    before = tree(bundle)
+    done = runs.call(reference, *arguments, "--output-path", str(bundle))
+    assert (done.returncode, "is a sealed bundle" in done.stderr) == (12, True)
+    assert tree(bundle) == before
+
+
 def test_a_busy_registry_stops_the_run_and_the_next_one_goes_on(registry: ScriptedRegistry, runs: ExportRuns) -> None:
     layers = [noise_layer(f"busy-{number}", 200_000) for number in range(3)]
     reference = registry.put(image("c/busy:1", layers))

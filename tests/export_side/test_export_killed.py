@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -10,10 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from doubles.export_runs import CLOCK, ExportRuns, blob_digests_in, manifest_of, tree
 from doubles.image_factory import image, noise_layer
 from doubles.registries import RunningRegistry, plain_registry
 from transload.shared.atomic_files import FaultPoints
+from transload.shared.command_line import cli
 from transload.shared.errors import UnfinishedBundle
 
 pytestmark = pytest.mark.engine
@@ -177,10 +180,35 @@ def test_another_request_is_refused_until_restart(
     with pytest.raises(UnfinishedBundle) as raised:
         runs.run(references[0])
     assert "--restart" in raised.value.hint
+    assert all(reference in raised.value.message for reference in references)
     assert runs.run(references[0], destination="other").path is not None
     restarted = runs.run(references[0], restart=True)
     assert not restarted.was_resumed
     assert [one.reference for one in manifest_of(restarted.path).images] == [references[0]]
+    assert not (runs.output / ".unfinished").exists()
+
+
+def test_status_shows_what_is_unfinished(references: list[str], tmp_path: Path, stop_at: Callable[[str], None]) -> None:
+    runs = ExportRuns(tmp_path / "out")
+    stop_at("fsync images.tar.0001")
+    with pytest.raises(Killed):
+        runs.run(*references)
+    command = ["status", "--output-path", str(runs.output)]
+    shown = CliRunner().invoke(cli, command).stdout
+    assert [line.split()[-1] for line in shown.partition("Unfinished:")[2].splitlines()[2:]] == sorted(references)
+    (one,) = json.loads(CliRunner().invoke(cli, [*command, "--json"]).stdout)["unfinished"]
+    assert (one["destination"], one["references"]) == ("default", sorted(references))
+    assert 0 < one["placed_bytes"] <= one["total_bytes"]
+    journal = next((runs.output / ".unfinished").glob("*.journal"))
+    whole = journal.read_bytes()
+    journal.write_bytes(b"x" + whole)
+    assert "cannot be understood" in CliRunner().invoke(cli, command).stdout
+    journal.write_bytes(whole)
+    stop_at("remove default-0001")  # sealed and remembered; only the journal is still there
+    with pytest.raises(Killed):
+        runs.run(*references)
+    assert "Unfinished: none" in CliRunner().invoke(cli, command).stdout
+    runs.run(*references)
     assert not (runs.output / ".unfinished").exists()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from doubles.sample_state import Entry, Sample, add_and_save, names_in, sample, write_sample
 from transload.shared import limits
-from transload.shared.errors import StateConflict, StateUnreadable
+from transload.shared.errors import ReadFailed, StateConflict, StateUnreadable
 from transload.shared.state_file import (
     StateFile,
     decode_state,
@@ -206,6 +206,11 @@ def test_a_missing_file_with_a_previous_copy_is_no_fresh_start(path: Path) -> No
     assert "copy" in caught.value.hint
     with pytest.raises(StateUnreadable), StateFile.open(path, Sample, Sample.fresh):
         pytest.fail("started from nothing")
+
+
+def test_a_file_that_the_system_does_not_let_be_read_is_not_called_damaged(tmp_path: Path) -> None:
+    with pytest.raises(ReadFailed, match="too long"):  # as good as a folder that this user may not enter
+        read_state(tmp_path / ("long" * 100) / "state.yml", Sample)
 
 
 def test_a_folder_or_a_giant_in_its_place_is_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
