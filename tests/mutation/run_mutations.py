@@ -40,6 +40,7 @@ POINTS = {
     8: "killed and rerun",
     9: "offline means offline",
     10: "a person watches it",
+    11: "ngc_replicator",
     12: "images by rules, from NGC or not",
     13: "repeatable runs",
     14: "descriptions travel",
