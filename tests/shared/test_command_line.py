@@ -48,6 +48,17 @@ def probe(context, how, word, as_json):
                 for _ in run_parallel(range(4), spin, jobs=4, stop=context.stop): pass
             finally:
                 print("tidied up")
+        case "own-threads":
+            def until_told():
+                while not context.stop.is_requested: time.sleep(0.01)
+            worker = threading.Thread(target=until_told)
+            worker.start()
+            try:
+                print("working", flush=True)
+                time.sleep(60)
+            finally:
+                worker.join()  # nobody but the signal's handler has told it
+                print("tidied up")
         case "deaf":
             try:
                 print("working", flush=True)
@@ -122,6 +133,23 @@ def test_usage_errors_are_clicks(arguments: list[str]) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("arguments", [["nonsense"], ["probe", "--nonsense"], ["verify", "x"]])
+def test_with_json_a_usage_error_is_a_document_too(arguments: list[str]) -> None:
+    done = run(*arguments, "--json")
+    assert done.returncode == 2
+    document = json.loads(done.stdout)
+    assert document.keys() == {"error", "exit_code", "facts", "hint", "message"}
+    assert (document["error"], document["exit_code"]) == ("usage", 2)
+    assert document["message"] in done.stderr
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("vrify", "verify"), ("exprot", "export"), ("lsit", "list")])
+def test_a_mistyped_command_gets_a_suggestion(typed: str, meant: str) -> None:
+    done = run(typed, "bundle", "--trust", "file")
+    assert done.returncode == 2
+    assert f"No such command {typed!r}. Did you mean {meant!r}?" in done.stderr
+
+
 # --- options and environment ---
 
 
@@ -187,6 +215,13 @@ def test_a_bug_is_named_as_one_without_its_text() -> None:
     assert json.loads(run("probe", "--how", "bug", "--json").stdout)["error"] == "internal-error"
 
 
+def test_the_traceback_of_an_expected_error_is_shown_when_asked_for_three_times() -> None:
+    for options in (["-v"], ["-vv"]):
+        assert "Traceback" not in run(*options, "probe", "--how", "error").stderr
+    for options in (["-vvv"], ["-v", "-vv"]):
+        assert "Traceback" in run(*options, "probe", "--how", "error").stderr
+
+
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, "probe", "--how", "pipe"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -214,10 +249,11 @@ def test_a_result_that_cannot_be_written_is_an_error() -> None:
     assert "standard output: No space left on device" in done.stderr
 
 
+@pytest.mark.parametrize("how", ["busy", "own-threads"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_stops_busy_threads_after_tidying_up(number: signal.Signals, code: int) -> None:
+def test_a_signal_stops_busy_threads_after_tidying_up(number: signal.Signals, code: int, how: str) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "probe", "--how", "busy"],
+        [sys.executable, "-c", PROGRAM, "probe", "--how", how],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as running:  # fmt: skip
         assert running.stdout is not None
