@@ -19,20 +19,24 @@ transload bundle {bundle_id}
 Made {created} by {tool} for destination "{destination}".
 It holds {image_count} in {size}, cut into {chunk_count}.
 
-Every command is for this folder. allowed_signers, which says whose signature counts, must have come to this side
-on another way than this bundle; it is expected beside this folder, as are the files that step 3 makes.
+Every command is for this folder. Say first where the allowed_signers file is, which says whose signature counts and
+must have come to this side on another way than this bundle, and where step 3 may put files: not on this medium.
+
+    TRUST=/path/to/allowed_signers
+    WORK=/var/tmp/{bundle_id}
+    mkdir -p "$WORK"
 
 With transload on this side, two commands do everything below and more:
 
-    transload verify . --trust ../allowed_signers
-    transload import . --trust ../allowed_signers --to docker
+    transload verify . --trust "$TRUST"
+    transload import . --trust "$TRUST" --to docker
 
 By hand, without transload:
 
 1. Verify. The first command prints the NAME for the second.
 
-    ssh-keygen -Y find-principals -f ../allowed_signers -s SHA256SUMS.sig
-    ssh-keygen -Y verify -n transload-bundle -f ../allowed_signers -I NAME -s SHA256SUMS.sig < SHA256SUMS
+    ssh-keygen -Y find-principals -f "$TRUST" -s SHA256SUMS.sig
+    ssh-keygen -Y verify -n transload-bundle -f "$TRUST" -I NAME -s SHA256SUMS.sig < SHA256SUMS
     sha256sum --check --strict SHA256SUMS
 
    Use nothing before the second has said "Good" and the third "OK" for every file, this one too.
@@ -46,7 +50,7 @@ By hand, without transload:
 
 3. Or take single images with skopeo. Joining the chunks takes {exact_size} bytes, and each image its own size again.
 
-    cat {artifact}.[0-9]* > ../{artifact}
+    cat {artifact}.[0-9]* > "$WORK/{artifact}"
 
 {skopeo}{untagged}
    In place of the last part, --preserve-digests docker://REGISTRY/PATH:TAG pushes to a registry with the digest below,
@@ -96,8 +100,8 @@ def _skopeo(image: ImageEntry, artifact: str) -> str:
     if name is None:
         return ""
     target = re.sub(r"[^A-Za-z0-9.-]+", "_", name)
-    source = f"oci-archive:../{artifact}:{name}"
-    return f"    skopeo copy{_platform_options(image)} {_quoted(source)} {_quoted(f'dir:../{target}')}\n"
+    source = f"oci-archive:$WORK/{artifact}:{name}"
+    return f'    skopeo copy{_platform_options(image)} "{source}" "dir:$WORK/{target}"\n'
 
 
 def _untagged(manifest: BundleManifest) -> str:
@@ -139,10 +143,6 @@ def _descriptions(manifest: BundleManifest) -> str:
         return ""
     lines = [f"{entry.name}: {entry.repository}\n" for entry in manifest.descriptions]
     return "\nDescriptions and licences\n-------------------------\n" + "".join(lines)
-
-
-def _quoted(text: str) -> str:
-    return f"'{text}'" if "[" in text else text
 
 
 def _count(number: int, what: str) -> str:

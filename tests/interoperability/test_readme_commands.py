@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from doubles.docker_daemons import DockerDaemon
 from doubles.engines import require
+from doubles.export_runs import manifest_of
 from doubles.registries import plain_registry
 from transload.manifests.archive_layout import docker_manifest
 
@@ -20,15 +21,19 @@ NO_TAG = "<none>:<none>"  # what Docker 20.10 lists for the image that was asked
 
 
 def commands(folder: Path) -> list[str]:
-    """The indented lines: what a person pastes."""
+    """The indented lines, less the two that say what only the person knows: what a person pastes."""
     lines = (folder / "README.txt").read_text("ascii").splitlines()
     body = lines[: lines.index("Images")]
-    return [line.strip() for line in body if line.startswith("    ") and line.strip()]
+    found = [line.strip() for line in body if line.startswith("    ") and line.strip()]
+    assert found[0] == "TRUST=/path/to/allowed_signers"
+    assert found[1] == f"WORK=/var/tmp/{manifest_of(folder).bundle_id}"
+    return found[2:]
 
 
 @pytest.fixture
 def shell_folder(spoilable: Any) -> Path:
-    (spoilable.folder.parent / "allowed_signers").write_bytes(spoilable.trust.read_bytes())
+    (spoilable.folder.parent / "trust").mkdir()
+    (spoilable.folder.parent / "trust" / "allowed_signers").write_bytes(spoilable.trust.read_bytes())
     return Path(spoilable.folder)
 
 
@@ -36,7 +41,8 @@ def shell(command: str, folder: Path, docker_url: str = "") -> subprocess.Comple
     home = folder.parent
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin:/usr/sbin:/sbin"
     environment = {"PATH": path, "LC_ALL": "C.UTF-8", "HOME": str(home), "DOCKER_HOST": docker_url,
-                   "TRANSLOAD_IMPORT_STATE": str(home / "state.yml")}  # fmt: skip
+                   "TRANSLOAD_IMPORT_STATE": str(home / "state.yml"),
+                   "TRUST": str(home / "trust" / "allowed_signers"), "WORK": str(home / "work")}  # fmt: skip
     return subprocess.run(
         ["sh", "-c", command], cwd=folder, capture_output=True, text=True, check=False, env=environment
     )
@@ -58,7 +64,7 @@ def test_every_command_of_the_readme_works(
         said[command] = done.stdout
         if "find-principals" in command:
             name = done.stdout.strip()
-    kinds = ("find-principals", "-Y verify", "sha256sum", "docker load", "> ../images.tar", "skopeo copy")
+    kinds = ("find-principals", "-Y verify", "sha256sum", "docker load", '> "$WORK/images.tar"', "skopeo copy")
     for kind in kinds:
         assert any(kind in command for command in said), f"README.txt has no {kind} any more"
     # and each did what the text around it promises
@@ -67,11 +73,12 @@ def test_every_command_of_the_readme_works(
     checked = next(text for command, text in said.items() if "sha256sum" in command)
     assert {line for line in checked.splitlines() if not line.endswith(": OK")} == set()
     assert set(docker_20.tags()) - {NO_TAG} == {str(one.image.name) for one in carried.tagged}
-    assert (tmp_path / "images.tar").read_bytes() == carried.joined.read_bytes()
+    assert (tmp_path / "work" / "images.tar").read_bytes() == carried.joined.read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"bundle", "trust", "work"}, "nothing lies beside the bundle"
     copies = [command for command in said if command.startswith("skopeo copy")]
     assert len(copies) == len(carried.tagged)
     for one in carried.tagged:
-        assert any(f":{one.image.name} " in command for command in copies)
+        assert any(f':{one.image.name}" ' in command for command in copies)
 
 
 def test_every_command_with_transload_works(shell_folder: Path, carried: Any, docker_20: DockerDaemon) -> None:
@@ -88,7 +95,8 @@ def test_the_push_that_the_readme_suggests(shell_folder: Path, carried: Any, tmp
     assert "In place of the last part, --preserve-digests docker://REGISTRY/PATH:TAG pushes to a registry" in readme
     assert "oci:FOLDER:TAG" in readme
     one = carried.tagged[1]
-    os.link(carried.joined, tmp_path / "images.tar")
+    (tmp_path / "work").mkdir()
+    os.link(carried.joined, tmp_path / "work" / "images.tar")
     command = next(line for line in commands(shell_folder) if str(one.image.name) in line)
     with plain_registry(tmp_path / "registry") as inside:
         pushed = (
@@ -101,5 +109,5 @@ def test_the_push_that_the_readme_suggests(shell_folder: Path, carried: Any, tmp
         assert inside.storage.tagged("pushed", "1") == str(manifest.document.digest)
     oci = carried.tagged[0]
     command = next(line for line in commands(shell_folder) if str(oci.image.name) in line)
-    done = shell(f"{command.rpartition(' ')[0]} oci:../layout:1", shell_folder)
+    done = shell(f"{command.rpartition(' ')[0]} oci:$WORK/layout:1", shell_folder)
     assert done.returncode == 0, done.stderr
