@@ -262,6 +262,7 @@ def test_the_limits_are_the_codes() -> None:
         "chunks of an artifact": f"{limits.MAX_CHUNKS:,}",
         "entries of the folder": f"{limits.MAX_BUNDLE_DIRECTORY_ENTRIES:,}",
         "a manifest or index; a config": f"{mib(limits.MAX_MANIFEST_BYTES)}; {mib(limits.MAX_CONFIG_BYTES)}",
+        "manifests and indexes of all images, each as often as an image needs it": mib(limits.MAX_DOCUMENTS_BYTES),
         "nesting of indexes; manifests below one index; layers of a manifest": (
             f"{limits.MAX_INDEX_DEPTH}; {limits.MAX_INDEX_MANIFESTS:,}; {limits.MAX_LAYERS:,}"
         ),
