@@ -10,10 +10,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from typing import Any
 
 _STANDARD_ERROR = 2
 
@@ -21,7 +18,7 @@ _STANDARD_ERROR = 2
 class _Words(io.FileIO):
     """A file whose writes always succeed."""
 
-    def write(self, data: ReadableBuffer, /) -> int:
+    def write(self, data: Any, /) -> int:
         size_bytes = memoryview(data).nbytes
         try:
             written = super().write(data)
