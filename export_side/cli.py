@@ -18,6 +18,7 @@ from transload.shared.command_context import CommandContext, json_option, pass_c
 from transload.shared.config_file import config_option
 from transload.shared.console import print_json, print_table, print_text, say, warn
 from transload.shared.errors import InvalidConfiguration, InvalidImageList, PathMissing, ReadFailed
+from transload.shared.option_types import WholeNumber
 from transload.shared.platforms import DEFAULT_PLATFORM
 from transload.shared.references import Reference
 from transload.shared.registry.options import RegistryDirectory, registry_options
@@ -30,11 +31,11 @@ from transload.shared.sizes import format_size, parse_size
 @click.argument("references", metavar="[REFERENCE]...", nargs=-1)
 @click.option("--ngc", "from_ngc", is_flag=True, help="Take images from NGC's catalogue, as the options below choose.")
 @choice_options
-@click.option("--images", "image_list", metavar="FILE", type=click.Path(path_type=Path),
+@click.option("--images", "image_list", metavar="FILE", type=click.Path(path_type=Path, readable=False),
               help="Take the images from this YAML list, beside those named here.")  # fmt: skip
 @click.option("--output-path", metavar="DIR", type=click.Path(path_type=Path), default=Path(),
               help="Where bundles and state.yml are.")  # fmt: skip
-@click.option("--sign-key", metavar="FILE", type=click.Path(path_type=Path),
+@click.option("--sign-key", metavar="FILE", type=click.Path(path_type=Path, readable=False),
               help="OpenSSH private key, or the .pub file of one in an agent. Needed unless --dry-run.")  # fmt: skip
 @click.option("--destination", metavar="NAME", default=DEFAULT_DESTINATION,
               help="Whom the bundle is for; bundles are numbered for each.")  # fmt: skip
@@ -44,7 +45,7 @@ from transload.shared.sizes import format_size, parse_size
 @click.option("--chunk-size", metavar="SIZE", default="4GB",
               help="Largest size of a file of the bundle, rounded down to whole blocks of 4 MiB.")  # fmt: skip
 @click.option("--allow-large-files", is_flag=True, help="Allow chunks that FAT32 cannot hold.")
-@click.option("--jobs", metavar="N", type=click.IntRange(1, 64), default=DEFAULT_JOBS,
+@click.option("--jobs", metavar="N", type=WholeNumber(1, 64), default=DEFAULT_JOBS,
               help="How many blobs are fetched, or chunks read, at once.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show what would be exported and its exact size; write nothing.")
 @click.option("--again", is_flag=True, help="Export also what an earlier bundle already brings.")

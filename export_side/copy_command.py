@@ -49,6 +49,7 @@ def _summary(result: CopyResult) -> str:
 
 def _as_json(result: CopyResult) -> dict[str, object]:
     return {
+        "command": "copy",
         "folder": str(result.folder),
         "files": result.file_count,
         "size_bytes": result.size_bytes,

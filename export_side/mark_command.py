@@ -47,7 +47,7 @@ def mark(context: CommandContext, bundle: str, status: str, output_path: Path | 
         before = file.state.mark(bundle_id, cast("Literal['acknowledged', 'lost']", status))
         file.save(force=True)
     if as_json:
-        print_json({"bundle": bundle_id, "status": status, "previous_status": before})
+        print_json({"command": "mark", "bundle": bundle_id, "status": status, "previous_status": before})
     else:
         print_text(f"{bundle_id}: {status} (was {before}).")
 

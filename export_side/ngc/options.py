@@ -12,6 +12,7 @@ from transload.export_side.ngc.endpoints import NgcEndpoints
 from transload.manifests.image_list import ListedNgc, ListedRepository, ListEntry
 from transload.manifests.tag_rules import TagRules, rules_of
 from transload.shared.errors import InvalidConfiguration
+from transload.shared.option_types import WholeNumber
 from transload.shared.references import Reference
 
 DEFAULT_PROJECT = "nvidia"
@@ -119,9 +120,9 @@ _OPTIONS = (
     click.option("--min-version", metavar="VERSION",
                  help="Oldest version, such as 24.01; tags that name no version stay out then."),
     click.option("--py-version", metavar="TEXT", help="Text that the tag must contain, such as py3."),
-    click.option("--keep-last", metavar="N", type=click.IntRange(1, 999_999),
+    click.option("--keep-last", metavar="N", type=WholeNumber(1, 999_999),
                  help="The newest N tags of each repository, by version."),
-    click.option("--since-days", metavar="N", type=click.IntRange(1, 999_999),
+    click.option("--since-days", metavar="N", type=WholeNumber(1, 999_999),
                  help="Only what was updated in the last N days, by NGC's listing (with a key) or else the "
                       "image's own date."),
     click.option("--exclude", multiple=True, metavar="REGEX",

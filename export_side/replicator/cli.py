@@ -22,6 +22,7 @@ from transload.shared.command_context import CommandContext, pass_command_contex
 from transload.shared.command_line import run_program, talk_options
 from transload.shared.console import print_text, say, warn
 from transload.shared.errors import InvalidConfiguration
+from transload.shared.option_types import WholeNumber
 from transload.shared.platforms import DEFAULT_PLATFORM, Platform
 from transload.shared.registry.options import RegistryDirectory, registry_options
 from transload.shared.registry.settings import Credential
@@ -66,7 +67,7 @@ ENVIRONMENT_PREFIX = "NGC_REPLICATOR"
 @click.option("--service", is_flag=True, help="Refused: the service was given up by the old replicator, too.")
 @click.option("--platform", metavar="OS/ARCH[/VARIANT]", default=str(DEFAULT_PLATFORM),
               help="Which image to take of those for several platforms.")  # fmt: skip
-@click.option("--jobs", metavar="N", type=click.IntRange(1, 64), default=4, help="How many blobs are moved at once.")
+@click.option("--jobs", metavar="N", type=WholeNumber(1, 64), default=4, help="How many blobs are moved at once.")
 @click.version_option(package_name="transload", message="ngc_replicator (transload %(version)s)")
 @registry_options
 @pass_command_context

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import click
+from transload.shared.console import warn
 from transload.shared.errors import InvalidConfiguration
 from transload.shared.registry.credentials import Login, environment_credential
 from transload.shared.registry.docker_login import docker_credential
@@ -128,9 +129,7 @@ def registry_options(command: Callable[..., Result]) -> Callable[..., Result]:
             token_hosts=_token_hosts(token_host),
         )
         for host in insecure:
-            click.echo(
-                f"Warning: --insecure {host}: nothing proves who answers there, and others can listen.", err=True
-            )
+            warn(f"--insecure {host}: nothing proves who answers there, and others can listen.")
         return command(*args, registries=directory, **options)
 
     for decorate in reversed(_OPTIONS):

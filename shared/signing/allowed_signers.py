@@ -8,6 +8,8 @@ refused by name.
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -73,7 +75,13 @@ class AllowedSigners:
             raw = read_bounded(path, limits.MAX_TRUST_FILE_BYTES)
         except TransloadError as error:
             raise TrustFileUnusable(f"The trust file cannot be read: {error.message}", path=str(path)) from error
-        return cls.parse(raw, str(path))
+        found = cls.parse(raw, str(path))
+        if not found.lines:
+            raise TrustFileUnusable(
+                f"{path} trusts nobody: it {'holds comments alone' if raw.strip() else 'is empty'}.",
+                hint=_HINT, path=str(path),
+            )  # fmt: skip
+        return found
 
     @classmethod
     def parse(cls, raw: bytes, where: str) -> AllowedSigners:
@@ -87,6 +95,11 @@ class AllowedSigners:
             TrustFileUnusable: A line cannot be understood; file and line are named.
             KeyTypeUnsupported: A line for bundles has a certificate authority or an unsupported type of key.
         """
+        if raw.startswith(codecs.BOM_UTF8):
+            raise TrustFileUnusable(
+                f"{where} begins with a byte order mark, which would become part of the first principal.",
+                hint=f"Save it as UTF-8 without one, or: sed -i '1s/^\\xEF\\xBB\\xBF//' {where}", trust_file=where,
+            )  # fmt: skip
         try:
             text = raw.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -166,6 +179,13 @@ def _parse_line(content: str, number: int, where: str) -> SignerLine:
     def unusable(why: str) -> TrustFileUnusable:
         return TrustFileUnusable(f"{where}, line {number}: {why}.", hint=_HINT, trust_file=where, line=number)
 
+    with contextlib.suppress(KeyMalformed, KeyTypeUnsupported):
+        PublicKey.parse_line(content)
+        raise TrustFileUnusable(
+            f"{where}, line {number}: a bare public key, as in a .pub file, does not say who signs with it.",
+            hint=f"Use the .allowed_signers file that keygen made beside it, or put before the key: NAME "
+            f'namespaces="{NAMESPACE}"', trust_file=where, line=number,
+        )  # fmt: skip
     if any(ord(character) < 0x20 and character != "\t" for character in content):
         raise unusable("it holds a control character")
     match = _PRINCIPALS.match(content)

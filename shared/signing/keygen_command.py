@@ -31,12 +31,12 @@ _PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}", re.ASCII)
     "--type", "key_type", type=click.Choice(["ed25519", "ecdsa-p256"]), default="ed25519", show_default=True,
     help="ecdsa-p256 for hosts in FIPS mode.",
 )  # fmt: skip
-@click.option("--comment", default="", help="Stands in FILE.pub.  [default: the principal]")
+@click.option("--comment", default=None, show_default="the principal", help="Stands in FILE.pub.")
 @click.option(
-    "--principal", default=None, metavar="NAME",
-    help="What the other side calls the signer (--signer).  [default: user@host]",
+    "--principal", default=None, metavar="NAME", show_default="user@host",
+    help="What the other side calls the signer (--signer).",
 )  # fmt: skip
-def keygen(output: Path, key_type: str, comment: str, principal: str | None) -> None:
+def keygen(output: Path, key_type: str, comment: str | None, principal: str | None) -> None:
     """Make a key pair that signs bundles, and the line by which the other side trusts it.
 
     The line on standard output goes into the importer's trust file (--trust). Carry it over once, by a way that

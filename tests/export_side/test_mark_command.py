@@ -38,7 +38,9 @@ def test_by_id(output: Path) -> None:
     assert result.output == f"{BUNDLE}: acknowledged (was sealed).\n"
     assert status_in(output) == "acknowledged"
     result = run(BUNDLE, "lost", "--output-path", output, "--json")
-    assert json.loads(result.stdout) == {"bundle": BUNDLE, "previous_status": "acknowledged", "status": "lost"}
+    assert json.loads(result.stdout) == {
+        "bundle": BUNDLE, "command": "mark", "previous_status": "acknowledged", "status": "lost",
+    }  # fmt: skip
     assert status_in(output) == "lost"
 
 

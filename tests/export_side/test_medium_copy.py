@@ -316,6 +316,7 @@ def test_the_command_says_what_it_did_and_json_says_the_same(bundle: Path, mediu
     assert "written and read back" in first.stdout
     again = CliRunner().invoke(copy_command, [str(bundle), str(medium), "--json"], catch_exceptions=False)
     answer = json.loads(again.stdout)
+    assert answer["command"] == "copy"
     assert answer["was_complete"] is True
     assert answer["written_bytes"] == 0
     assert answer["size_bytes"] == sum(file.stat().st_size for file in bundle.iterdir())

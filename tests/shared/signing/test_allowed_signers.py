@@ -222,3 +222,23 @@ def test_patterns_are_globs(pattern: str, text: str) -> None:
 
 def test_a_pattern_of_many_stars_is_quick() -> None:
     assert not matches_pattern_list("a" * 3_000, "*a" * 300 + "b")
+
+
+def test_a_public_key_file_is_named_as_one(key: SigningKey) -> None:
+    with pytest.raises(TrustFileUnusable, match=r"line 1: a bare public key, as in a \.pub file") as caught:
+        AllowedSigners.parse(f"{key.public_key.line()}\n".encode(), "exporter.key.pub")
+    assert ".allowed_signers" in caught.value.hint
+
+
+def test_a_byte_order_mark_never_becomes_part_of_a_principal(key: SigningKey) -> None:
+    raw = f"\ufeffme {OURS} {key.public_key.line()}\n".encode()
+    with pytest.raises(TrustFileUnusable, match="byte order mark"):
+        AllowedSigners.parse(raw, "allowed_signers")
+
+
+@pytest.mark.parametrize(("content", "why"), [("", "is empty"), ("# nobody yet\n\n", "holds comments alone")])
+def test_a_file_that_trusts_nobody_says_so(tmp_path: Path, content: str, why: str) -> None:
+    path = tmp_path / "allowed_signers"
+    path.write_text(content)
+    with pytest.raises(TrustFileUnusable, match=why):
+        AllowedSigners.load(path)

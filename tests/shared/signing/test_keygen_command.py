@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from doubles.engines import require
 from transload.shared.atomic_files import FaultPoints
+from transload.shared.command_line import cli
 from transload.shared.errors import AlreadyExists, InvalidConfiguration, NotEnoughSpace, PathMissing
 from transload.shared.signing.keygen_command import keygen
 from transload.shared.signing.ssh_keys import SigningKey
@@ -121,3 +122,9 @@ def test_ssh_keygen_works_with_the_files(tmp_path: Path, name: str) -> None:
     subprocess.run(verify, input=message, check=True, capture_output=True)
     subprocess.run([ssh_keygen, "-q", "-p", "-f", path, "-P", "", "-N", "secret", "-a", "1"], check=True)
     assert SigningKey.load(path, passphrase=lambda: "secret").public_key.line() in (tmp_path / "key.pub").read_text()
+
+
+def test_the_help_names_each_default_once() -> None:
+    shown = " ".join(CliRunner().invoke(cli, ["keygen", "--help"]).stdout.split())
+    assert [shown.count(f"[default: ({what})]") for what in ("the principal", "user@host")] == [1, 1]
+    assert '[default: ""]' not in shown
