@@ -38,7 +38,8 @@ def require_outside(folder: Path, bundle: Path, option: str) -> None:
     Raises:
         InvalidConfiguration: It lies in the bundle.
     """
-    if folder.resolve().is_relative_to(bundle.resolve()):
+    # Not Path.resolve: it raises for links in a circle, which are for whoever opens them to report.
+    if Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(bundle)):
         raise InvalidConfiguration(
             f"{option}: {folder} lies in the bundle's own folder, and what is written there would spoil the bundle.",
             hint="Name another place.",

@@ -110,3 +110,8 @@ def test_the_same_folder_has_the_same_name_in_every_locale(sealed_tiny: Path, tm
     run_import(sealed_tiny, tmp_path, "--to", to, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
     run_import(sealed_tiny, tmp_path, "--to", to, LC_ALL="C.UTF-8")
     assert (tmp_path / "state" / "state.yml").read_text("utf-8").count("caf\u00e9") == 1
+
+
+def test_links_in_a_circle_are_no_bug(sealed_tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    assert run_import(sealed_tiny, tmp_path, "--to", "archive=circle/x").returncode == 43
