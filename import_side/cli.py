@@ -234,7 +234,7 @@ def import_bundle(
         if place is not None:
             require_outside(place, bundle, option)
     if report is not None:  # before the first byte, not after the last
-        if report.resolve() in (trust.resolve(), state_path.resolve()):
+        if os.path.realpath(report) in (os.path.realpath(trust), os.path.realpath(state_path)):
             raise InvalidConfiguration(f"--report {report} would take the place of the trust file or of the state.")
         make_folder(report.absolute().parent)
         require_replaceable(report)
