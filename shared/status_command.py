@@ -69,7 +69,9 @@ def status(context: CommandContext, output_path: Path | None, state_path: Path |
     del context
     report = load_report(_state_path(output_path, state_path))
     if as_json:
-        console.print_json(report.state)
+        import msgspec  # noqa: PLC0415 - `--help` need not pay for it
+
+        console.print_json({"command": "status", **msgspec.structs.asdict(report.state)})
         return
     console.print_text(report.summary)
     for table in report.tables:

@@ -68,7 +68,7 @@ def test_an_importers_state(imported: Path) -> None:
 
 def test_json_is_the_state(imported: Path) -> None:
     document = json.loads(run("--state", imported, "--json").stdout)
-    assert document["side"] == "import"
+    assert (document["command"], document["side"]) == ("status", "import")
     assert document["deliveries"]["docker"]["reg.example/app:1.10"]["digest"] == DIGEST
 
 
