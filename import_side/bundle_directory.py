@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from transload.manifests import checksums_file
-from transload.manifests.file_checks import COPY_AGAIN, is_litter
+from transload.manifests.file_checks import COPY_AGAIN, is_litter, read_hint
 from transload.shared import limits
 from transload.shared.console import printable
 from transload.shared.errors import (
@@ -29,6 +29,10 @@ from transload.shared.errors import (
     TransloadError,
 )
 
+UNFINISHED_COPY = (
+    "A folder whose name ends in .partial is an unfinished copy. Finish it where the bundle is: repeat the same "
+    "transload copy."
+)
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
@@ -71,7 +75,11 @@ class BundleDirectory:
                 f"{folder} is not a folder.", hint="Name the folder that holds SHA256SUMS.", path=str(folder)
             ) from error
         except OSError as error:
-            raise ReadFailed(f"The folder {folder} cannot be opened: {error.strerror}.", path=str(folder)) from error
+            raise ReadFailed(
+                f"The folder {folder} cannot be opened: {error.strerror}.",
+                hint=read_hint(folder, error),
+                path=str(folder),
+            ) from error
 
     def close(self) -> None:
         """Give up the directory."""
@@ -215,9 +223,10 @@ class BundleDirectory:
     def _read_failed(self, name: str, offset: int, error: OSError) -> ReadFailed:
         return ReadFailed(
             f"{self.folder / name} cannot be read at byte {offset:,}: {error.strerror}.",
-            hint="Clean or replace the medium, or copy the bundle to a local disk first: transload copy BUNDLE FOLDER.",
+            hint=read_hint(self.folder / name, error),
             file=name,
             offset=offset,
+            reason=error.strerror or str(error),
             errno=errno.errorcode.get(error.errno or 0, str(error.errno)),
         )
 
@@ -245,14 +254,21 @@ class BundleDirectory:
         if has_sums:
             raise SignatureMissing(
                 f"The bundle in {self.folder} has no signature (SHA256SUMS.sig).",
-                hint="Nothing may be taken from it. Copy SHA256SUMS.sig from where the bundle was exported.",
+                hint=UNFINISHED_COPY
+                if self.is_unfinished_copy
+                else "Nothing may be taken from it. Copy SHA256SUMS.sig from where the bundle was exported.",
                 file=f"{checksums_file.FILE_NAME}.sig",
             )
         raise NotABundle(
             f"{self.folder} holds no finished bundle: SHA256SUMS and SHA256SUMS.sig are not there.",
-            hint=self._probably_meant(),
+            hint=UNFINISHED_COPY if self.is_unfinished_copy else self._probably_meant(),
             path=str(self.folder),
         )
+
+    @property
+    def is_unfinished_copy(self) -> bool:
+        """Whether `transload copy` has not ended here, or is to repair what is here."""
+        return self.folder.absolute().name.endswith(".partial")
 
     def _probably_meant(self) -> str:
         with contextlib.suppress(OSError):

@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, get_args
 
 import click
+from transload.import_side.printing import complain, print_import, print_import_failures, print_verification
 from transload.shared.command_context import CommandContext, json_option, pass_command_context
-from transload.shared.console import print_json, print_table, print_text, printable, say, warn
+from transload.shared.console import print_json, print_table, print_text, say, warn
 from transload.shared.errors import EXIT_DONE, InvalidConfiguration, TransloadError, raise_all
 from transload.shared.registry.options import RegistryDirectory, registry_options
 from transload.shared.sinks.base import ExistingTagPolicy
 from transload.shared.sizes import format_size
+from transload.shared.wording import number_of
 
 if TYPE_CHECKING:
-    from transload.import_side.importer import ImportResult
-    from transload.import_side.report import ImportReport
-    from transload.import_side.verification import Verification
     from transload.import_side.verified_bundle import VerifiedBundle
     from transload.shared.signing.allowed_signers import AllowedSigners
 
@@ -91,7 +90,7 @@ def list_bundle(
     else:
         _print_listing(opened)
     for fault in opened.file_faults:
-        _complain(fault)
+        complain(fault)
     return _exit_code(opened.file_faults)
 
 
@@ -134,7 +133,7 @@ def verify(
     if as_json:
         print_json(verification_json(found))
         return exit_code_of(found)
-    _print_verification(found)
+    print_verification(found, exit_code_of(found))
     raise_all(found.faults)
     return EXIT_DONE
 
@@ -271,9 +270,8 @@ def import_bundle(
     if as_json:
         print_json(record)
     else:
-        _print_import(record)
-    for error in _distinct(result):
-        _complain(error)
+        print_import(record)
+    print_import_failures(result.failures, record)
     return result.exit_code
 
 
@@ -313,74 +311,12 @@ def _print_listing(bundle: VerifiedBundle) -> None:
     )
     chunks = sum(len(artifact.chunks) for artifact in manifest.artifacts)
     size = format_size(sum(artifact.size for artifact in manifest.artifacts))
-    print_text(f"{len(manifest.images)} images, {len(manifest.blobs)} blobs, {chunks} chunk files, {size}")
+    counts = (number_of(len(manifest.images), "image"), number_of(len(manifest.blobs), "blob"))
+    print_text(f"{', '.join(counts)}, {number_of(chunks, 'chunk file')}, {size}")
     for entry in manifest.failed:
         print_text(f"Not in it: {entry.reference}: {entry.message}")
-    for note in bundle.notes:
+    for note in bundle.notes if bundle.signed_by else ():  # without a trust file that is all said already
         say(note)
-
-
-def _print_verification(found: Verification) -> None:
-    manifest = found.bundle.manifest
-    signed_by = found.bundle.signed_by
-    rows: list[tuple[str, object]] = [
-        ("bundle", manifest.bundle_id),
-        ("signed by", f"{signed_by.principal} ({signed_by.key_type} {signed_by.fingerprint})" if signed_by else ""),
-        ("files", f"{len(found.bundle.checksums)} named, {len(found.bundle.file_faults)} faults"),
-        ("blocks", f"{found.blocks_intact} of {found.blocks_total} intact"),
-        ("images", f"{found.images_checked} of {len(manifest.images)} consistent"),
-    ]
-    if found.is_full and not found.skipped:
-        rows += [
-            ("chunk files", f"{found.chunks_checked} of {sum(len(one.chunks) for one in manifest.artifacts)} intact"),
-            ("blobs", f"{found.blobs_checked} of {len(manifest.blobs)} intact"),
-            ("layers", f"{found.layers_checked} have their diff_id"),
-        ]
-    print_table(("CHECK", "RESULT"), rows)
-    if found.faults:
-        print_table(
-            ("FILE", "FAULT", "BLOCKS"),
-            [
-                (fault.facts.get("file", ""), fault.reference, _blocks(fault.facts.get("blocks")))
-                for fault in found.faults
-            ],
-        )
-    for text in (*found.skipped, *found.bundle.notes):
-        say(text)
-
-
-def _blocks(numbers: object) -> str:
-    if not isinstance(numbers, list):
-        return ""
-    shown = ", ".join(str(number) for number in numbers[:20])
-    return shown if len(numbers) <= 20 else f"{shown}, ... ({len(numbers)} blocks)"
-
-
-def _print_import(record: ImportReport) -> None:
-    rows: list[tuple[str, ...]] = [
-        (one.image, one.sink, one.target, one.action, one.digest) for one in record.deliveries
-    ]
-    rows += [(one.image, one.sink, one.target, one.error, one.digest) for one in record.failures]
-    print_table(("IMAGE", "TO", "NAME THERE", "RESULT", "DIGEST"), rows)
-    for moved in record.moved:
-        say(f"Moved: {moved.target} on {moved.sink}: {moved.previous} -> {moved.digest}")
-    for delivery in record.deliveries:
-        for note in delivery.notes:
-            say(note)
-    for reference in record.bundle.failed:
-        say(f"The bundle does not hold {reference}, which its exporter was asked for; `transload list` says why.")
-
-
-def _distinct(result: ImportResult) -> list[TransloadError]:
-    """Every failure once, though it may have cost several images."""
-    return list({error.message: error for error in result.failures}.values())
-
-
-def _complain(error: TransloadError) -> None:
-    click.echo(f"transload: {printable(error.message, keep_newlines=True)}", err=True)
-    if error.hint:
-        click.echo(f"  hint: {printable(error.hint)}", err=True)
-    click.echo(f"  [{error.reference}, exit code {error.exit_code}]", err=True)
 
 
 def _exit_code(faults: tuple[TransloadError, ...]) -> int:

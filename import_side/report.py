@@ -128,7 +128,8 @@ class DeliveryReport(_Part, frozen=True, kw_only=True):
         digest: The digest that is carried.
         source_digest: What the reference resolved to at its source.
         action: `delivered`, `already-there`, or `kept` where the target's name was left on another image.
-        previous: What the name stood for before, or stands for still if it was kept.
+        previous: What the name stood for before, or stands for still if it was kept: a digest, at Docker an image id.
+        image_id: The id by which Docker calls what the name stands for now; null at other targets.
         bytes_sent: Bytes that went to the target.
         notes: Remarks.
     """
@@ -140,6 +141,7 @@ class DeliveryReport(_Part, frozen=True, kw_only=True):
     source_digest: DigestText
     action: Literal["delivered", "already-there", "kept", "would-deliver"]
     previous: str | None
+    image_id: str | None
     bytes_sent: Count
     notes: tuple[str, ...]
 

@@ -84,6 +84,7 @@ def _delivery(one: Delivered, *, is_dry_run: bool) -> report.DeliveryReport:
         source_digest=str(one.source_digest),
         action="would-deliver" if is_dry_run and delivery.action == "delivered" else delivery.action,
         previous=delivery.previous,
+        image_id=str(delivery.image_id) if delivery.image_id else None,
         bytes_sent=delivery.bytes_sent,
         notes=delivery.notes,
     )
@@ -111,7 +112,11 @@ def verification_json(found: Verification) -> dict[str, object]:
     checks: dict[str, object] = {
         "files": {"total": len(found.bundle.checksums), "faulty": len(found.bundle.file_faults)},
         "blocks": {"total": found.blocks_total, "intact": found.blocks_intact},
-        "images": {"total": len(manifest.images), "consistent": found.images_checked},
+        "images": {
+            "total": len(manifest.images),
+            "checked": found.images_checked,
+            "consistent": found.images_consistent,
+        },
     }
     if found.is_full:
         checks["chunks"] = {"total": sum(len(one.chunks) for one in manifest.artifacts), "intact": found.chunks_checked}
@@ -123,6 +128,8 @@ def verification_json(found: Verification) -> dict[str, object]:
         "signed_by": _signed_by_json(found.bundle),
         "full": found.is_full,
         "exit_code": exit_code_of(found),
+        "verdict": found.verdict,
+        "images_hit": found.images_hit,
         "checks": checks,
         "faults": [fault.as_json() for fault in found.faults],
         "skipped": found.skipped,

@@ -16,12 +16,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 from transload.import_side.block_reader import BlockReader
+from transload.import_side.damage import by_chunk, images_hit
 from transload.import_side.verified_bundle import VerifiedBundle
 from transload.manifests.archive_layout import hybrid_archive
 from transload.manifests.bundle_manifest import IMAGES_ARTIFACT, ArtifactEntry
@@ -32,7 +34,6 @@ from transload.shared.errors import (
     BlobDamaged,
     BlockDamaged,
     BundleFileDamaged,
-    BundleFileWrongSize,
     LayerContentDiffers,
     ReadFailed,
     TransloadError,
@@ -55,7 +56,9 @@ class Verification:
         chunks_checked: With `--full`: chunk files with their SHA-256 in SHA256SUMS.
         blobs_checked: With `--full`: blobs with their own digest.
         layers_checked: With `--full`: layers with their diff_id.
-        images_checked: Images whose documents agree with bundle.json.
+        images_checked: Images whose documents were looked at.
+        images_consistent: Those whose documents agree with bundle.json.
+        contradicting: Names of those whose documents do not.
         faults: Everything that is wrong, in the order of the stages.
         skipped: Stages that could not be done, and why.
     """
@@ -68,8 +71,21 @@ class Verification:
     blobs_checked: int = 0
     layers_checked: int = 0
     images_checked: int = 0
+    images_consistent: int = 0
+    contradicting: list[str] = field(default_factory=list)
     faults: list[TransloadError] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+
+    @property
+    def images_hit(self) -> list[str]:
+        """Names of the images that cannot be had intact."""
+        hit = {*images_hit(self.bundle.manifest, self.faults), *self.contradicting}
+        return [entry.name for entry in self.bundle.manifest.images if entry.name in hit]
+
+    @property
+    def verdict(self) -> Literal["good", "damaged"]:
+        """What it comes to."""
+        return "damaged" if self.faults else "good"
 
 
 def default_jobs() -> int:
@@ -140,7 +156,7 @@ def check_blocks(bundle: VerifiedBundle, found: Verification, *, jobs: int, stop
     blocks = [(reader, number) for reader in bundle.readers.values() for number in range(reader.block_count)]
     known_files = {fault.facts.get("file") for fault in bundle.file_faults}
     found.blocks_total = sum(-(-artifact.size // artifact.block_size) for artifact in bundle.manifest.artifacts)
-    errors: list[TransloadError] = []
+    bad: list[tuple[ArtifactEntry, int, TransloadError]] = []
     with progress.stage("Checking blocks", sum(reader.artifact.size for reader in bundle.readers.values())) as stage:
 
         def check(block: tuple[BlockReader, int]) -> None:
@@ -157,52 +173,9 @@ def check_blocks(bundle: VerifiedBundle, found: Verification, *, jobs: int, stop
             elif isinstance(outcome.error, (BlockDamaged, ReadFailed)) or (
                 outcome.error.facts.get("file") not in known_files
             ):
-                errors.append(outcome.error)
-    found.faults += _by_chunk(errors)
-
-
-def _by_chunk(errors: Iterable[TransloadError]) -> Iterator[TransloadError]:
-    """One fault for all damaged blocks of a chunk file, so that each file to copy again is named once."""
-    groups: dict[tuple[str, type[TransloadError]], list[TransloadError]] = defaultdict(list)
-    others: list[TransloadError] = []
-    for error in errors:
-        file = error.facts.get("file")
-        if isinstance(error, (BlockDamaged, BundleFileWrongSize)) and "block" in error.facts:
-            groups[str(file), type(error)].append(error)
-        else:
-            others.append(error)
-    for (file, kind), group in sorted(groups.items(), key=lambda item: item[0][0]):
-        group.sort(key=_first_byte)
-        blocks = [error.facts["block"] for error in group]
-        ranges = _joined_ranges(group)
-        shown = ", ".join(f"{first:,}-{last:,}" for first, last in ranges[:20])
-        more = f" and {len(ranges) - 20} more ranges" if len(ranges) > 20 else ""
-        what = "damaged" if kind is BlockDamaged else "not there"
-        count = "1 of its blocks is" if len(blocks) == 1 else f"{len(blocks)} of its blocks are"
-        yield kind(
-            f"{file}: {count} {what}, at bytes {shown}{more}.",
-            hint=f"Copy {file} again from where the bundle was exported, or from another copy.",
-            file=file,
-            artifact=group[0].facts["artifact"],
-            blocks=blocks,
-            ranges=[list(one) for one in ranges],
-        )
-    yield from sorted(others, key=lambda error: error.message)
-
-
-def _joined_ranges(group: Sequence[TransloadError]) -> list[tuple[int, int]]:
-    ranges: list[tuple[int, int]] = []
-    for error in group:
-        first, last = _first_byte(error), int(str(error.facts["last_byte"]))
-        if ranges and ranges[-1][1] + 1 == first:
-            ranges[-1] = (ranges[-1][0], last)
-        else:
-            ranges.append((first, last))
-    return ranges
-
-
-def _first_byte(error: TransloadError) -> int:
-    return int(str(error.facts["first_byte"]))
+                reader, number = outcome.item
+                bad.append((reader.artifact, number, outcome.error))
+    found.faults += by_chunk(bad)
 
 
 def _check_images(bundle: VerifiedBundle, found: Verification) -> list[Image]:
@@ -211,11 +184,13 @@ def _check_images(bundle: VerifiedBundle, found: Verification) -> list[Image]:
         return []
     images = []
     for outcome in bundle.image_outcomes():
+        found.images_checked += 1
         if outcome.result is not None:
             images.append(outcome.result)
         elif not isinstance(outcome.error, (BlockDamaged, ReadFailed)) and outcome.error:  # those are named already
+            found.contradicting.append(outcome.item.name)
             found.faults.append(outcome.error)
-    found.images_checked = len(images)
+    found.images_consistent = len(images)
     return images
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import hashlib
+import shlex
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 from transload.manifests import bundle_manifest, checksums_file
@@ -30,6 +33,13 @@ LITTER = (
     "System Volume Information", "$RECYCLE.BIN", "RECYCLER", "lost+found",
 )  # fmt: skip
 """What operating systems leave on media: named in a note, never opened."""
+
+
+def read_hint(path: Path, error: OSError) -> str:
+    """What to do about a file or folder of a bundle that the operating system does not let us read."""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"Run as a user who may read it, or let everybody read it: chmod -R a+rX {shlex.quote(str(path))}"
+    return "Clean or replace the medium, or copy the bundle to a local disk first: transload copy BUNDLE FOLDER."
 
 
 def is_litter(name: str) -> bool:

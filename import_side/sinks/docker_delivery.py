@@ -182,7 +182,8 @@ class ImageDelivery:
                 target=str(self._target), existing=str(moved.image_id), wanted=str(chosen.image_id),
             )  # fmt: skip
         if moved is not None and self._policy == "keep":
-            return replace(self._delivery(chosen, "kept"), digest=moved.image_id)
+            kept = self._delivery(chosen, "kept", previous=str(moved.image_id))
+            return replace(kept, digest=moved.image_id, image_id=moved.image_id)
 
         # 3. The image, without a name, unless the daemon holds it already and it works.
         before = self._engine.inspect(str(chosen.image_id))
@@ -319,5 +320,6 @@ class ImageDelivery:
     def _delivery(self, chosen: _Chosen, action: Action, previous: str | None = None) -> Delivery:
         return Delivery(
             self._wanted, action, chosen.image.digest,
-            previous=previous, bytes_sent=self._sent_bytes, notes=tuple(self._notes),
+            previous=previous, bytes_sent=self._sent_bytes, image_id=chosen.image_id,
+            notes=tuple(f"{self._target}: {note}" for note in self._notes),
         )  # fmt: skip

@@ -72,9 +72,10 @@ class Delivery:
         wanted: What was wanted.
         action: Whether it was sent.
         digest: The digest that the target's name stands for now.
-        previous: What the name stood for before, if it stood for something else.
+        previous: What the name stood for before, if it stood for something else: its digest, at Docker an image id.
         bytes_sent: How many blob bytes went to the target for it; shared blobs count once.
-        notes: Remarks for a person, such as an architecture that this host cannot run.
+        notes: Remarks for a person, such as an architecture that this host cannot run; each names the target.
+        image_id: At Docker, the id of what the name stands for now.
     """
 
     wanted: Wanted
@@ -83,6 +84,7 @@ class Delivery:
     previous: str | None = None
     bytes_sent: int = 0
     notes: tuple[str, ...] = ()
+    image_id: Digest | None = None
 
 
 class Sink(Protocol):

@@ -6,6 +6,7 @@ manifests, then the image's own, under its tag, last. Afterwards the tag is read
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -17,7 +18,7 @@ from transload.shared.errors import (
     TransloadError,
 )
 from transload.shared.image import Descriptor
-from transload.shared.progress import Progress
+from transload.shared.progress import Progress, SilentProgress, Stage
 from transload.shared.references import Reference
 from transload.shared.registry.client import RegistryClient
 from transload.shared.registry.push import RegistryPusher
@@ -157,7 +158,7 @@ class RegistrySink:
                 if begun.result is not None and begun.result.action == "already-there":
                     plan.complete.append(_pending(one, None))
                 yield Outcome(one, begun.result, begun.error)
-        with progress.stage(f"Pushing to {self.client.host}", plan.total_bytes) as stage:
+        with self._stage(progress, plan.total_bytes) as stage:
             push = BlobPush(self.client, self._pusher, blobs, stop=stop, stage=stage, is_wanted=plan.is_wanted)
             for there in plan.complete:
                 for descriptor in there.missing.values():
@@ -167,6 +168,9 @@ class RegistrySink:
                     raise RuntimeError("a blob was given up without an outcome") from placed.error
                 for image in plan.finished_by(placed.item, placed.result):
                     yield self._finish(image, push)
+
+    def _stage(self, progress: Progress, total_bytes: int) -> contextlib.AbstractContextManager[Stage]:
+        return (progress if total_bytes else SilentProgress()).stage(f"Pushing to {self.client.host}", total_bytes)
 
     def close(self) -> None:
         """Close connections."""

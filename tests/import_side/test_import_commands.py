@@ -87,8 +87,22 @@ def test_verify_names_every_damaged_chunk(sealed_small: Path, copy_of: Callable[
         assert name in shown.stderr
     found = json.loads(transload("verify", folder, "--trust", trust, "--json").stdout)
     assert found["exit_code"] == 63
+    assert found["verdict"] == "damaged"
+    assert found["images_hit"]
+    assert all(name in shown.stdout.splitlines()[-1] for name in ("Damaged: ", "Exit code 63", *found["images_hit"]))
     assert [fault["facts"]["file"] for fault in found["faults"]] == ["images.tar.0001", "images.tar.0003"]
     assert found["checks"]["blocks"] == {"total": 3, "intact": 1}
+
+
+def test_verify_says_what_was_not_checked_and_what_it_comes_to(
+    sealed_small: Path, copy_of: Callable[[Path], Path], trust: Path
+) -> None:
+    assert transload("verify", sealed_small, "--trust", trust).stdout.splitlines()[-1].startswith("Good: ")
+    folder = copy_of(sealed_small)
+    (folder / "notes.txt").write_text("a stray")
+    shown = transload("verify", folder, "--trust", trust).stdout
+    assert "images     not checked" in shown
+    assert "no image is hit. Nothing is imported" in shown.splitlines()[-1]
 
 
 def test_verify_an_intact_bundle(sealed_small: Path, trust: Path) -> None:
@@ -178,6 +192,8 @@ def test_the_report_names_moved_tags_and_failures(
                      "--state", tmp_path / "state.yml")  # fmt: skip
         result = transload(*arguments, "--report", tmp_path / "report.json")
     assert result.returncode == 63
+    assert result.stderr.splitlines()[-1] == "transload: 2 of 3 deliveries failed; exit code 63"
+    assert result.stderr.count("exit code") == 1
     assert f"Moved: {registry.host}/team/multi:3.0" in result.stderr
     document = json.loads((tmp_path / "report.json").read_text())
     jsonschema.validate(document, json.loads(SCHEMA.read_text()))
