@@ -82,21 +82,30 @@ class AuthorizedTransport:
             TransloadError: As `Transport.send`.
         """
         rejected = 0
+        header = self.header_for(scopes)
+        own: _Token | None = None
         while True:
-            header = self.header_for(scopes)
             answer = self.transport.send(
                 method, url, headers=headers, authorization=header, body=body, may_repeat=may_repeat
             )
             if answer.status != 401 or answer.has_left_origin:
+                if own is not None:
+                    self._share(scopes, own)
                 return answer
             if header is None:
-                self._answer_challenges(scopes, parse_challenges(answer.header_values("WWW-Authenticate")), answer)
+                challenges = parse_challenges(answer.header_values("WWW-Authenticate"))
+                # After a rejection only a token of this request's own tells whether the login is refused: other
+                # workers may use up a shared one between its arrival and this request.
+                found = self._answer_challenges(scopes, challenges, answer, is_shared=not rejected)
+                own = found if rejected and isinstance(found, _Token) else None
+                header = found.header if isinstance(found, _Token) else found
                 continue
             rejected += 1
             self.forget(scopes, header)
             if header == self._basic or rejected >= limits.MAX_REJECTED_TOKENS:
                 raise self.refused(answer)
             answer.close()
+            header = own = None
 
     def header_for(self, scopes: Scopes) -> str | None:
         """The Authorization header for a request, as far as it is known; a token that has run out is renewed.
@@ -149,27 +158,46 @@ class AuthorizedTransport:
             host=host, status=answer.status, url=shown(answer.url), has_login=credential is not None,
         )  # fmt: skip
 
-    def _answer_challenges(self, scopes: Scopes, challenges: Sequence[Challenge], answer: Answer) -> None:
-        bearer = next((one for one in challenges if one.scheme == "bearer" and one.parameters.get("realm")), None)
+    def _share(self, scopes: Scopes, token: _Token) -> None:
         with self._lock:
-            if scopes in self._tokens or self._basic:
+            self._tokens.setdefault(scopes, token)
+
+    def _answer_challenges(
+        self, scopes: Scopes, challenges: Sequence[Challenge], answer: Answer, *, is_shared: bool
+    ) -> _Token | str:
+        """A token, or the header of a Basic login, by which the request may be tried again.
+
+        Args:
+            scopes: What a token must allow.
+            challenges: What the registry offers.
+            answer: Where it said so; closed here.
+            is_shared: Use the token of another worker if there is one, and leave a new one to the others.
+        """
+        bearer = next((one for one in challenges if one.scheme == "bearer" and one.parameters.get("realm")), None)
+        if bearer and not is_shared and not self._basic:
+            answer.close()
+            return self._fetched_token(scopes, bearer, answer.url)
+        with self._lock:
+            if self._basic or scopes in self._tokens:
                 answer.close()  # another worker was quicker
-            elif bearer:
+                return self._basic or self._tokens[scopes]
+            if bearer:
                 answer.close()
                 self._tokens[scopes] = self._fetched_token(scopes, bearer, answer.url)
-            elif any(one.scheme == "basic" for one in challenges):
+                return self._tokens[scopes]
+            if any(one.scheme == "basic" for one in challenges):
                 credential = self._settings.credential
                 if credential is None or not credential.username:
                     raise self.refused(answer)
                 answer.close()
                 self._basic = credential.basic_header()
-            else:
-                answer.close()
-                offered = ", ".join(one.scheme[:20] for one in challenges) or "nothing"
-                raise RegistryLoginRefused(
-                    f"{self._settings.host} wants a login at {shown(answer.url)} but offers no known way: {offered}.",
-                    host=self._settings.host, status=401, url=shown(answer.url),
-                )  # fmt: skip
+                return self._basic
+            answer.close()
+            offered = ", ".join(one.scheme[:20] for one in challenges) or "nothing"
+            raise RegistryLoginRefused(
+                f"{self._settings.host} wants a login at {shown(answer.url)} but offers no known way: {offered}.",
+                host=self._settings.host, status=401, url=shown(answer.url),
+            )  # fmt: skip
 
     # --- tokens ---
 

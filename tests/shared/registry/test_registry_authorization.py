@@ -22,6 +22,7 @@ from transload.shared.image import Descriptor
 from transload.shared.registry.authorization import token_query
 from transload.shared.registry.challenge import Challenge
 from transload.shared.registry.settings import Credential, RegistrySettings
+from transload.shared.workers import Stop, run_parallel
 
 _LAYERS = [image_factory.noise_layer(f"auth-{number}", 3000) for number in range(12)]
 _IMAGE = image_factory.image("x.example/nvidia/app:1", _LAYERS)
@@ -66,6 +67,26 @@ def test_tokens_that_die_after_three_requests_do_not_stop_a_long_pull(registry: 
         for blob in _BLOBS:
             assert b"".join(client.blob_pieces("nvidia/app", blob)) == _IMAGE.blobs[blob.digest]
     assert len(_queries(registry)) == 5
+
+
+def test_tokens_that_other_workers_use_up_fail_no_worker(registry: ScriptedRegistry) -> None:
+    registry.token_uses = 2
+    with client_of(registry, credential=_ALICE) as client:
+
+        def pull(blob: Descriptor) -> bytes:
+            return b"".join(client.blob_pieces("nvidia/app", blob))
+
+        outcomes = list(run_parallel(_BLOBS * 4, pull, jobs=8, stop=Stop()))
+    assert [outcome.error for outcome in outcomes if outcome.error] == []
+    assert all(outcome.result == _IMAGE.blobs[outcome.item.digest] for outcome in outcomes)
+
+
+def test_many_workers_with_tokens_that_are_always_rejected_all_end(registry: ScriptedRegistry) -> None:
+    registry.token_uses = 0
+    with client_of(registry, credential=_ALICE) as client:
+        outcomes = list(run_parallel(range(16), lambda _: client.get_manifest("nvidia/app", "1"), jobs=8, stop=Stop()))
+    assert all(isinstance(outcome.error, RegistryLoginRefused) for outcome in outcomes)
+    assert len(_queries(registry)) <= 16 * limits.MAX_REJECTED_TOKENS
 
 
 def test_a_token_that_dies_is_renewed_in_the_middle_of_a_blob(registry: ScriptedRegistry) -> None:
