@@ -20,7 +20,7 @@ from pathlib import Path
 from transload.import_side.acceptance import Acceptance, accept, moves_back
 from transload.import_side.descriptions import write_descriptions
 from transload.import_side.import_state import ImportState
-from transload.import_side.target_names import Rename, plan_targets, select_entries
+from transload.import_side.target_names import Rename, idle_rules, plan_targets, select_entries
 from transload.import_side.targets import Target
 from transload.import_side.verification import Verification, check_blocks
 from transload.import_side.verified_bundle import VerifiedBundle
@@ -221,9 +221,18 @@ class _Run:
                 self._add(target, outcome.item, outcome.result, outcome.error)
                 self._save()
         self._state.record_finished(
-            self._bundle.manifest, is_complete=not any(outcome.error for outcome in self._outcomes)
+            self._bundle.manifest,
+            is_complete=self._is_all_done(),
         )
         return acceptance, self._outcomes
+
+    def _is_all_done(self) -> bool:
+        """Whether every image of the bundle is dealt with: by this run, or delivered by an earlier one."""
+        if any(outcome.error for outcome in self._outcomes):
+            return False
+        done = {outcome.image_name for outcome in self._outcomes}
+        held = {record.digest for targets in self._state.deliveries.values() for record in targets.values()}
+        return all(entry.name in done or entry.digest in held for entry in self._bundle.manifest.images)
 
     def _prepare(self, warn: Callable[[str], None]) -> tuple[Acceptance, list[tuple[Target, list[Wanted]]]]:
         manifest = self._bundle.manifest
@@ -241,6 +250,8 @@ class _Run:
             (warn if acceptance.is_new else self._progress.note)(note)
         # 3. Images and their names.
         images, spoiled = self._images()
+        for rule in idle_rules(self._request.renames, [image.name for image in images]) if images else ():
+            warn(f"--rename {rule} fits none of these images; FROM is the beginning of a name, in whole components.")
         plans = [(target, plan_targets(images, self._request.renames, target.name_at)) for target in self._targets]
         for target, _ in plans:
             for entry, error in spoiled:

@@ -93,6 +93,15 @@ def rename(reference: Reference, rules: Iterable[Rename]) -> Reference:
     return reference
 
 
+def idle_rules(rules: Iterable[Rename], references: Sequence[Reference]) -> list[str]:
+    """The `--rename` rules, as they were written, that fit no image at all."""
+    return [
+        f"{'/'.join(rule.source)}={'/'.join(rule.target)}"
+        for rule in rules
+        if all(rule.apply(reference) is None for reference in references)
+    ]
+
+
 def same_name(image: Image, name: Reference) -> str:
     """The target name of sinks that keep the source's name: with its tag, else with the delivered digest."""
     return str(name.with_digest(None if name.tag else image.digest))

@@ -136,6 +136,11 @@ def _open_target(
 
 def _split_registry(value: str) -> tuple[str, str]:
     host, _, prefix = value.partition("/")
+    if "://" in value:
+        raise InvalidConfiguration(
+            f"Not a registry: {value[:200]!r}: it is a URL.",
+            hint=f"Write registry={value.partition('://')[2]}; for plain http add --insecure HOST:PORT.",
+        )
     try:
         parsed = Reference.parse(f"{value}/name:tag")
     except InvalidReference as error:

@@ -49,7 +49,7 @@ class ArchiveSink:
     @property
     def identity(self) -> str:
         """`archive=DIR`, absolute."""
-        return f"archive={path_text(self.folder.absolute())}"
+        return f"archive={path_text(self.folder.resolve())}"
 
     def check(self, wanted: Sequence[Wanted]) -> None:
         """Make the folder and compare what is to be written with the space there.
@@ -75,7 +75,8 @@ class ArchiveSink:
     ) -> Iterator[Outcome[Wanted, Delivery]]:
         """Write one tar after the other; see `Sink.deliver`."""
         total = sum(_layout(one).size_bytes for one in wanted)
-        with progress.stage(f"Writing to {self.folder}", total) as stage:
+        is_there = all(self._has_size(self.folder / file_name(one.target), _layout(one)) for one in wanted)
+        with progress.stage(f"{'Comparing' if is_there else 'Writing to'} {self.folder}", total) as stage:
             for one in wanted:
                 yield attempt(one, lambda one: self._deliver_one(one, blobs, stop, stage))
 

@@ -53,7 +53,7 @@ class OciSink:
     @property
     def identity(self) -> str:
         """`oci=DIR`, absolute."""
-        return f"oci={path_text(self.folder.absolute())}"
+        return f"oci={path_text(self.folder.resolve())}"
 
     def check(self, wanted: Sequence[Wanted]) -> None:
         """Make or open the layout, lock it against other runs, and compare what is to be written with the space.
@@ -84,7 +84,8 @@ class OciSink:
     ) -> Iterator[Outcome[Wanted, Delivery]]:
         """Write one image's blobs and name it, then the next; see `Sink.deliver`."""
         total = sum(descriptor.size_bytes for one in wanted for descriptor in one.image.descriptors())
-        with progress.stage(f"Writing to {self.folder}", total) as stage:
+        is_there = all(self._has_size(descriptor) for one in wanted for descriptor in one.image.descriptors())
+        with progress.stage(f"{'Comparing' if is_there else 'Writing to'} {self.folder}", total) as stage:
             for one in wanted:
                 yield attempt(one, lambda one: self._deliver_one(one, blobs, stop, stage))
 

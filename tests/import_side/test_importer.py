@@ -100,6 +100,22 @@ def test_a_bundle_seen_before_never_sets_a_name_back(site: Site, bundle: Callabl
     assert site.holds == 1
 
 
+def test_a_part_of_a_bundle_is_partial_until_the_rest_arrives(sealed_tiny: Path, tmp_path: Path) -> None:
+    warnings: list[str] = []
+
+    def status(image: str) -> str:
+        run_import(sealed_tiny, tmp_path / "state.yml", f"archive={tmp_path / 'w' / '..' / 'out'}", images=[image],
+                   renames=[Rename.parse("no/such=x")], warnings=warnings)  # fmt: skip
+        state = state_of(tmp_path / "state.yml")
+        assert list(state.deliveries) == [f"archive={tmp_path / 'out'}"]
+        (exporter,) = state.exporters.values()
+        return next(iter(exporter.bundles.values())).status
+
+    (tmp_path / "w").mkdir()
+    assert [status("one:1"), status("two:1")] == ["partial", "imported"]
+    assert warnings[0].startswith("--rename no/such=x fits none")
+
+
 def test_what_counts_is_that_the_target_still_has_it(site: Site, bundle: Callable[[int], Path]) -> None:
     site.take(bundle(1))
     (site.out / file_name(NAME)).unlink()

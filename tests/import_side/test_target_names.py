@@ -37,6 +37,13 @@ def test_what_is_no_renaming_is_refused(text: str) -> None:
         Rename.parse(text)
 
 
+def test_a_url_is_no_registry_and_the_hint_says_what_is() -> None:
+    with pytest.raises(InvalidConfiguration) as raised:
+        TargetSpec.parse("registry=http://inner:5000/x")
+    assert "registry=inner:5000/x" in raised.value.hint
+    assert "name:tag" not in raised.value.message
+
+
 def test_a_renaming_to_no_repository_name_is_refused() -> None:
     with pytest.raises(InvalidConfiguration):
         rename(Reference.parse("nvcr.io/nvidia/app:1"), [Rename.parse("nvidia=UPPER")])
