@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transload.export_side.medium import Medium, MediumReader, reporting_medium_errors
+from transload.manifests.file_checks import read_hint
 from transload.shared.atomic_files import fault_point
 from transload.shared.errors import BundleFileDamaged, BundleFileWrongSize, CopyDiffers, ReadFailed
 from transload.shared.limits import BLOCK_SIZE_BYTES, MIB
@@ -29,7 +30,6 @@ SYNC_INTERVAL_BYTES = 16 * MIB
 """A slow stick gets its data in such steps: the progress stays true, and a stop does not wait for gigabytes."""
 
 _AGAIN = "That file was removed. Run the same command again; if it differs again, use another medium."
-_REPAIR = "Rename the folder to end in .partial and run the same command again: only what is wrong is copied again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def copy_file(source: NamedFile, target: Path, medium: Medium, stage: Stage, sto
     return FileCopied(run.kept_bytes, source.size_bytes - run.kept_bytes)
 
 
-def compare_file(source: NamedFile, target: Path, medium: Medium, stage: Stage, stop: Stop) -> None:
+def compare_file(source: NamedFile, target: Path, medium: Medium, stage: Stage, stop: Stop, *, repair: str) -> None:
     """Compare a finished copy with its source, reading it from the medium; nothing is changed.
 
     Args:
@@ -104,6 +104,7 @@ def compare_file(source: NamedFile, target: Path, medium: Medium, stage: Stage, 
         medium: What it lies on.
         stage: Advanced by two bytes for each byte of the file.
         stop: Checked after each block.
+        repair: The hint: how a copy that differs is put right.
 
     Raises:
         BundleFileDamaged, BundleFileWrongSize: The source is not what the bundle names.
@@ -113,17 +114,17 @@ def compare_file(source: NamedFile, target: Path, medium: Medium, stage: Stage, 
     hasher, position = hashlib.sha256(), 0
     with reporting_medium_errors(target):
         if not target.exists():
-            raise CopyDiffers(f"{target} is missing.", hint=_REPAIR, path=str(target), file=source.name)
+            raise CopyDiffers(f"{target} is missing.", hint=repair, path=str(target), file=source.name)
     with contextlib.closing(MediumReader(target, medium)) as reader:
         for block in _blocks(source):
             stop.check()
             hasher.update(block)
             if reader.block_at(position) != block:
-                raise _differs(source, target, position, _REPAIR)
+                raise _differs(source, target, position, repair)
             position += len(block)
             stage.advance(2 * len(block))
         if reader.block_at(-(-position // BLOCK_SIZE_BYTES) * BLOCK_SIZE_BYTES):
-            raise _differs(source, target, position, _REPAIR)
+            raise _differs(source, target, position, repair)
     _check_digest(source, position, hasher)
 
 
@@ -241,7 +242,9 @@ def _blocks(source: NamedFile) -> Iterator[memoryview]:
     except OSError as error:
         raise ReadFailed(
             f"{source.path} cannot be read: {error.strerror}.",
-            hint="The bundle on this side is damaged: export it again.",
+            hint=read_hint(source.path, error)
+            if isinstance(error, PermissionError)
+            else "The bundle on this side is damaged: export it again.",
             path=str(source.path),
         ) from error
 

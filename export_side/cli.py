@@ -137,6 +137,7 @@ def _show(result: ExportResult) -> None:
                 )
                 for image in result.plan.images
             ],
+            spare=["SOURCE DIGEST"] if all(one.digest == one.source_digest for one in result.plan.images) else (),
         )
     for one in result.carried:
         say(f"{one.reference}: not new; {one.bundle_id} brings it.")

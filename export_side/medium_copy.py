@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,13 +130,16 @@ def _compare_finished(bundle: SourceBundle, target: Path, medium: Medium, progre
             hint="Move it away, or copy to another folder of the medium.",
             path=str(target),
         )
+    names = (target, target.with_name(target.name + PARTIAL_SUFFIX), bundle.folder, medium.path)
+    was, partial, source, place = (shlex.quote(str(path)) for path in names)
+    repair = f"Only what is wrong is copied again by: mv {was} {partial} && transload copy {source} {place}"
     with progress.stage("Comparing the finished copy", 2 * bundle.size_bytes) as stage:
 
         def compare_all() -> None:
             faults: list[TransloadError] = []
             for file in bundle.files:
                 try:
-                    compare_file(file, target / file.name, medium, stage, stop)
+                    compare_file(file, target / file.name, medium, stage, stop, repair=repair)
                 except TransloadError as fault:  # noqa: PERF203 - all that is wrong is named, not only the first
                     faults.append(fault)
             raise_all(faults)

@@ -9,6 +9,8 @@ from transload.shared.errors import PathMissing
 from transload.shared.state_file import read_state
 from transload.shared.status_command import StatusReport, StatusTable
 
+_FAILURES = "Failures (one goes when its image is delivered there, or take it out of the file)"
+
 
 def report(path: Path) -> StatusReport:
     """The bundles accepted, what each target holds of them, and what failed.
@@ -41,7 +43,7 @@ def report(path: Path) -> StatusReport:
         (
             StatusTable("Bundles", ("BUNDLE", "NUMBER", "EXPORTER", "SIGNED BY", "FIRST SEEN", "STATUS"), bundles),
             StatusTable("Deliveries", ("SINK", "REFERENCE", "DIGEST", "BUNDLE", "WHEN"), deliveries),
-            StatusTable("Failures", ("SINK", "REFERENCE", "BUNDLE", "ERROR", "MESSAGE", "WHEN"), failures),
+            StatusTable(_FAILURES, ("SINK", "REFERENCE", "BUNDLE", "ERROR", "MESSAGE", "WHEN"), failures),
         ),
         state,
     )

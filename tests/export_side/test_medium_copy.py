@@ -129,7 +129,7 @@ def test_all_faults_of_a_finished_copy_are_named_and_the_hint_repairs_them(bundl
         copied(bundle, medium)
     assert caught.value.reference == CopyDiffers.reference
     assert all(name in caught.value.message for name in ("images.blocks", "images.tar.0001", "README.txt", "block 1"))
-    assert ".partial" in caught.value.hint
+    assert f"mv {finished} {finished}.partial && transload copy {bundle} {medium}" in caught.value.hint
     finished.rename(medium / f"{bundle.name}.partial")
     result = copied(bundle, medium)
     assert same_files(bundle, result.folder)
