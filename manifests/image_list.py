@@ -18,6 +18,7 @@ r"""`--images FILE.yml`: which images to export, as a person writes them down.
           keep_last: 2
 
 Unknown keys are refused, so that a misspelt one is not silently ignored; all faults are reported together.
+docs/image_list.md describes every key.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ PlatformChoice = Platform | Literal["all"]
 _IMAGE_KEYS = {"reference", "platform", "rename"}
 _RULE_KEYS = {"min_version", "py_version", "keep_last", "since_days", "exclude"}
 _REPOSITORY_KEYS = {"repository", "platform", "tags", "tag_pattern", *_RULE_KEYS}
+_SELECTING_KEYS = ("tags", "tag_pattern", "keep_last", "min_version", "since_days", "py_version")
 _NGC_KEYS = {"project", "images", "strict_name_match", "platform", *_RULE_KEYS}
+ENTRY_KEYS: Final = (_IMAGE_KEYS, _REPOSITORY_KEYS, _NGC_KEYS)
 _SHAPE_HINT = (
     "An entry is a reference, {reference, platform?, rename?}, {repository, tags | tag_pattern, keep_last, ...} or "
     "{ngc: {project, images, min_version, keep_last, ...}}."
@@ -68,7 +71,8 @@ class ListedRepository(TagRules):
     Args:
         repository: The repository; its tag and digest do not count.
         tags: These tags, if any are named.
-        tag_pattern: Otherwise the tags that match this regular expression as a whole; every tag if it is empty.
+        tag_pattern: Otherwise the tags that match this regular expression as a whole; every tag if it is empty,
+            which a list cannot say.
         platform: Which platform of them; None for the command's own choice.
     """
 
@@ -212,7 +216,13 @@ def _repository(value: Mapping[object, object], platform: PlatformChoice | None)
         raise InvalidImageList(f"`repository` is {text[:300]!r}, which has a tag or digest; use `reference` for that.")
     if "tags" in value and "tag_pattern" in value:
         raise InvalidImageList("`tags` and `tag_pattern` exclude each other.")
-    return ListedRepository(repository, tuple(_tags(value)), _pattern(value), platform, **_rules(value))
+    listed = ListedRepository(repository, tuple(_tags(value)), _pattern(value), platform, **_rules(value))
+    if not any(value.get(key) for key in _SELECTING_KEYS):
+        raise InvalidImageList(
+            f"nothing chooses among the tags of {repository.repository}.",
+            hint=f"Give one of {', '.join(_SELECTING_KEYS)}; `tag_pattern: .*` means every tag.",
+        )
+    return listed
 
 
 def _tags(value: Mapping[object, object]) -> Iterator[str]:

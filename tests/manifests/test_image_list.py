@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
-from transload.manifests.image_list import ALL_PLATFORMS, ListedImage, ListedNgc, ListedRepository, parse
+from transload.manifests.image_list import (
+    ALL_PLATFORMS,
+    ENTRY_KEYS,
+    ListedImage,
+    ListedNgc,
+    ListedRepository,
+    parse,
+)
 from transload.shared.errors import Faults, InvalidImageList
 from transload.shared.platforms import Platform
 from transload.shared.references import Reference
 
 PYTORCH = Reference.parse("nvcr.io/nvidia/pytorch:24.01-py3")
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "image_list.md").read_text()
 
 
 def parsed(text: str) -> object:
@@ -71,6 +82,9 @@ def test_a_pattern_with_a_number_to_keep() -> None:
         ("{reference: 'a:1', rename: 'b@sha256:" + "0" * 64 + "'}", "a digest cannot be chosen"),
         ("{repository: 'a:1'}", "has a tag or digest"),
         ("{repository: 'host:5000/a:1'}", "has a tag or digest"),
+        ("{repository: a}", "nothing chooses among the tags of docker.io/library/a"),
+        ("{repository: a, exclude: ['-rc'], platform: all}", "nothing chooses among the tags"),
+        ("{repository: a, tag_pattern: ''}", "nothing chooses among the tags"),
         ("{repository: a, tags: []}", "empty"),
         ("{repository: a, tags: ['x y']}", "which is no tag"),
         ("{repository: a, tags: ['1'], tag_pattern: '.*'}", "exclude each other"),
@@ -139,3 +153,17 @@ def test_entries_of_ngc_and_rules() -> None:
 def test_entries_that_make_no_sense(entry: str, why: str) -> None:
     with pytest.raises(InvalidImageList, match=re.escape(why)):
         parse(f"images:\n  - {entry}\n".encode(), "list.yml")
+
+
+def test_every_tag_is_exported_only_on_request() -> None:
+    assert parsed("images: [{repository: a, tag_pattern: .*}]") == (
+        ListedRepository(Reference.parse("a"), tag_pattern=".*"),
+    )
+
+
+def test_the_page_names_every_key_and_its_example_is_a_list() -> None:
+    for section, keys in zip(PAGE.split("\n## ")[1:], ENTRY_KEYS, strict=True):
+        cells = re.findall(r"^\| (`[^|]*) \|", section, re.MULTILINE)
+        assert {key for cell in cells for key in re.findall(r"`(\w+)`", cell)} == keys
+    example = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    assert len(parsed(example[0])) == 5  # type: ignore[arg-type]
