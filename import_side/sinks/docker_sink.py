@@ -6,11 +6,20 @@ from collections.abc import Iterator, Sequence
 
 from transload.import_side.sinks.docker_delivery import HeldChains, ImageDelivery, choose_manifest, require_space
 from transload.shared.digests import Digest
+from transload.shared.docker_endpoint import find_endpoint
 from transload.shared.docker_engine import DockerEngine
 from transload.shared.errors import TargetCannotHold
 from transload.shared.progress import Progress
 from transload.shared.sinks.base import BlobSource, Delivery, ExistingTagPolicy, Wanted
 from transload.shared.workers import Outcome, Stop, run_parallel
+
+_STANDARD_URLS = ("unix:///var/run/docker.sock", "unix:///run/docker.sock")
+"""One socket: /var/run is a link to /run."""
+
+
+def _is_default(url: str) -> bool:
+    """Whether plain `docker` means this daemon too, so that both are one target."""
+    return url in _STANDARD_URLS and find_endpoint(None).url in _STANDARD_URLS
 
 
 class DockerSink:
@@ -24,7 +33,7 @@ class DockerSink:
     def __init__(self, url: str | None = None, *, on_existing_tag: ExistingTagPolicy = "overwrite") -> None:
         self._engine = DockerEngine(url)
         self._policy = on_existing_tag
-        self._identity = "docker" if url is None else f"docker={url}"
+        self._identity = "docker" if url is None or _is_default(url) else f"docker={url}"
         self._held = HeldChains(self._engine)
 
     @property

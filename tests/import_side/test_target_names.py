@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from doubles.image_factory import image, noise_layer
+from transload.import_side.sinks.docker_sink import DockerSink
 from transload.import_side.target_names import Rename, registry_name, rename, same_name
 from transload.import_side.targets import TargetSpec
 from transload.shared.errors import InvalidConfiguration
@@ -35,6 +38,15 @@ def test_the_longest_renaming_of_whole_components_is_applied_once(rules: list[st
 def test_what_is_no_renaming_is_refused(text: str) -> None:
     with pytest.raises(InvalidConfiguration):
         Rename.parse(text)
+
+
+def test_the_standard_socket_by_name_is_the_same_target(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.delenv("DOCKER_CONTEXT", raising=False)
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    assert DockerSink("unix:///run/docker.sock").identity == DockerSink().identity == "docker"
+    monkeypatch.setenv("DOCKER_HOST", "unix:///elsewhere.sock")
+    assert DockerSink("unix:///run/docker.sock").identity != DockerSink().identity
 
 
 def test_a_url_is_no_registry_and_the_hint_says_what_is() -> None:
