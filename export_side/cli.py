@@ -36,7 +36,8 @@ from transload.shared.sizes import format_size, parse_size
 @click.option("--output-path", metavar="DIR", type=click.Path(path_type=Path), default=Path(),
               help="Where bundles and state.yml are.")  # fmt: skip
 @click.option("--sign-key", metavar="FILE", type=click.Path(path_type=Path, readable=False),
-              help="OpenSSH private key, or the .pub file of one in an agent. Needed unless --dry-run.")  # fmt: skip
+              help="OpenSSH private key, or the .pub file of one in an agent; needed unless --dry-run. Its passphrase "
+                   "is asked for, or read from the file that TRANSLOAD_KEY_PASSPHRASE_FILE names.")  # fmt: skip
 @click.option("--destination", metavar="NAME", default=DEFAULT_DESTINATION,
               help="Whom the bundle is for; bundles are numbered for each.")  # fmt: skip
 @click.option("--platform", metavar="OS/ARCH[/VARIANT]", default=None, show_default=str(DEFAULT_PLATFORM),

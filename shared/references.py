@@ -60,6 +60,12 @@ class Reference:
         Raises:
             InvalidReference: Text that the grammar does not admit; the message says which part.
         """
+        scheme, is_url, rest = text.partition("://")
+        if is_url:
+            raise InvalidReference(
+                f"Not an image reference: {text[:300]!r}: it begins with {scheme[:20]}://.",
+                hint=f"Leave that out: {rest[:300]}",
+            )
         name, _, digest_text = text.partition("@")
         digest = _digest(digest_text, text) if "@" in text else None
         head, slash, tail = name.rpartition("/")

@@ -6,12 +6,13 @@ import re
 
 from transload.shared.errors import InvalidConfiguration
 
-_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+_UNITS = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
+          "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
           "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}  # fmt: skip
 
 
 def parse_size(text: str) -> int:
-    """Read a size such as `4GB`, `650 MiB` or `4000000000`.
+    """Read a size such as `4GB` (or `4G`), `650 MiB` or `4000000000`.
 
     Raises:
         InvalidConfiguration: Text of another shape.
