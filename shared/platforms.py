@@ -35,8 +35,9 @@ class Platform:
         """
         parts = text.split("/")
         if len(parts) not in (2, 3) or not all(_PART.fullmatch(part) for part in parts):
+            meant = f" Is linux/{text} meant?" if _PART.fullmatch(text) and text != "linux" else ""
             raise InvalidReference(
-                f"Not a platform: {text[:100]!r}.", hint="Write it like linux/amd64 or linux/arm64/v8."
+                f"Not a platform: {text[:100]!r}.", hint=f"Write it like linux/amd64 or linux/arm64/v8.{meant}"
             )
         return cls(*parts)
 

@@ -39,6 +39,12 @@ def test_which_platform_satisfies_a_wish(there: str, wanted: str, fits: bool) ->
     assert Platform.parse(there).satisfies(Platform.parse(wanted)) is fits
 
 
+def test_an_architecture_alone_gets_a_suggestion() -> None:
+    with pytest.raises(InvalidReference) as caught:
+        Platform.parse("arm64")
+    assert "linux/arm64 meant?" in caught.value.hint
+
+
 def test_attestations_have_no_known_platform() -> None:
     assert DEFAULT_PLATFORM.is_known
     assert not Platform("unknown", "unknown").is_known
