@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+
 from transload.export_side.exporter import DEFAULT_JOBS, Exporter
 from transload.export_side.ngc.options import Choice, choice_options
 from transload.export_side.plan import image_size

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+
 from transload.export_side.medium import Medium
 from transload.export_side.medium_copy import CopyResult, copy_bundle
 from transload.shared.command_context import CommandContext, json_option, pass_command_context

@@ -14,6 +14,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
+
 from transload.manifests.bundle_manifest import (
     DESTINATION_PATTERN,
     BundleId,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+
 from transload.export_side.export_state import ExportState
 from transload.export_side.journal import Journal
 from transload.export_side.unfinished import UnfinishedBundles

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
+
 from transload.export_side.descriptions import Description
 from transload.export_side.plan import ExportPlan
 from transload.manifests.bundle_manifest import FailedEntry

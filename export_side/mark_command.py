@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 import click
+
 from transload.export_side.export_state import ExportState
 from transload.manifests import bundle_manifest
 from transload.shared import limits

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 import msgspec
+
 from transload.manifests.bundle_manifest import DESTINATION_PATTERN
 from transload.manifests.chunks import whole_blocks
 from transload.manifests.image_list import ListedImage, ListedNgc, ListEntry, PlatformChoice

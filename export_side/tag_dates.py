@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
+
 from transload.export_side.ngc.answers import parse_time
 from transload.shared import limits
 from transload.shared.image import ImageIndex, ImageManifest, ManifestDocument, parse_document

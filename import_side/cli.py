@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, get_args
 
 import click
+
 from transload.import_side.printing import complain, print_import, print_import_failures, print_verification
 from transload.shared.command_context import CommandContext, json_option, pass_command_context
 from transload.shared.console import print_json, print_table, print_text, say, warn

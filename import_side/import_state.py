@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
+
 from transload.manifests.bundle_manifest import DESTINATION_PATTERN, BundleId, BundleManifest, DigestText, ShortText
 from transload.shared.errors import TransloadError
 from transload.shared.state_file import State

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+
 from transload.shared.console import print_table, print_text, printable, say
 from transload.shared.wording import number_of
 

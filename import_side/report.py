@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
+
 from transload.manifests.bundle_manifest import BundleId, DigestText, FileName
 from transload.shared.texts import well_formed_data
 

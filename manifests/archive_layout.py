@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+
 from transload.shared.digests import Digest
 from transload.shared.image import OCI_INDEX, OCI_MANIFEST, Descriptor, Image, ImageManifest
 from transload.shared.platforms import DEFAULT_PLATFORM

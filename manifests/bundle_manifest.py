@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
+
 from transload.shared import limits
 from transload.shared.errors import MalformedBundle, UnsupportedVersion
 

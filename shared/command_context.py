@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
 
 import click
+
 from transload.shared.progress import Progress, progress_for
 from transload.shared.workers import Stop
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import click
+
 from transload.shared import console
 from transload.shared.command_context import CommandContext, json_option, pass_command_context
 from transload.shared.console import printable

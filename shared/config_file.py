@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import click
+
 from transload.shared import limits
 from transload.shared.atomic_files import read_bounded
 from transload.shared.errors import InvalidConfiguration, PathMissing, ReadFailed, TransloadError, raise_all

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import click
+
 from transload.shared.errors import WriteFailed
 from transload.shared.texts import well_formed_data
 

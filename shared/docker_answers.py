@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+
 from transload.shared import limits
 from transload.shared.digests import Digest
 from transload.shared.errors import EngineFailed, InvalidReference, UnsupportedImage

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+
 from transload.shared import limits
 from transload.shared.digests import Digest
 from transload.shared.errors import InvalidReference, RegistryProtocolError, UnsupportedImage

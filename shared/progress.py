@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import click
+
 from transload.shared.sizes import format_size
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 import msgspec
+
 from transload.shared import limits
 from transload.shared.atomic_files import read_bounded, reporting_write_errors, write_atomically
 from transload.shared.console import warn

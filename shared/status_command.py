@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import cast
 
 import click
+
 from transload.shared import console
 from transload.shared.command_context import CommandContext, json_option, pass_command_context
 from transload.shared.errors import PathMissing, StateUnreadable

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
+
 from transload.shared import limits
 from transload.shared.errors import InvalidConfiguration, TransloadError
 from transload.shared.texts import well_formed

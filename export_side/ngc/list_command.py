@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 import click
+
 from transload.export_side.delivered import Deliveries
 from transload.export_side.export_state import ExportState
 from transload.export_side.ngc.options import Choice, choice_options

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import click
+
 from transload.export_side.ngc.endpoints import NgcEndpoints
 from transload.manifests.image_list import ListedNgc, ListedRepository, ListEntry
 from transload.manifests.tag_rules import TagRules, rules_of

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import click
+
 from transload.export_side.ngc.endpoints import NGC_USER, NgcEndpoints, ngc_api_key
 from transload.export_side.replicator.replicator import Replicator
 from transload.export_side.replicator.request import (

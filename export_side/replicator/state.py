@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import msgspec
+
 from transload.export_side.replicator.names import Candidate
 from transload.export_side.replicator.old_state import read_old_state
 from transload.export_side.replicator.request import ReplicatorRequest

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+
 from transload.import_side.sinks.folders import make_folder, require_space
 from transload.manifests.archive_layout import ArchiveLayout, Literal, hybrid_archive
 from transload.shared import limits

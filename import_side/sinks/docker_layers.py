@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
+
 from transload.manifests.archive_layout import ArchiveLayout, Literal, TarPlan, blob_path, manifest_json
 from transload.shared.compression import Buffer, compression_of, decompressed, diff_id
 from transload.shared.digests import Digest

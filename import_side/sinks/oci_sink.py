@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from transload.import_side.sinks.folders import make_folder, require_space
 from transload.manifests.archive_layout import blob_path, oci_door
 from transload.shared import limits

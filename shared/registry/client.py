@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
+
 from transload.shared import limits
 from transload.shared.digests import Digest
 from transload.shared.errors import (

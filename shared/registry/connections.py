@@ -19,6 +19,7 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
+
 from transload.shared import limits
 from transload.shared.registry.answer import Answer, BrokenOff
 from transload.shared.registry.redaction import Redactor, hide_queries_in_log

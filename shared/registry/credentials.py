@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+
 from transload.shared import limits
 from transload.shared.atomic_files import read_bounded
 from transload.shared.errors import CredentialsUnusable, InvalidConfiguration, TransloadError

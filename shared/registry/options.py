@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import click
+
 from transload.shared.console import warn
 from transload.shared.errors import InvalidConfiguration
 from transload.shared.registry.credentials import Login, environment_credential

@@ -11,6 +11,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
+
 from transload.shared import limits
 from transload.shared.digests import Digest
 from transload.shared.errors import ContentMismatch, RegistryProtocolError, RegistryUnreachable, TransloadError

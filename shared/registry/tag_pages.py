@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import msgspec
+
 from transload.shared.errors import RegistryProtocolError
 from transload.shared.registry.answer import Answer
 from transload.shared.registry.urls import origin_of, resolve, shown

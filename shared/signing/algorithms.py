@@ -11,6 +11,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+
 from transload.shared.signing.ssh_wire import WireError, WireReader, mpint, string
 
 PublicHalf: TypeAlias = "ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey | rsa.RSAPublicKey"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 import click
+
 from transload.shared.atomic_files import fault_point, reporting_write_errors, sync_directory
 from transload.shared.console import print_text, say
 from transload.shared.errors import AlreadyExists, InvalidConfiguration

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import click
+
 from transload.shared import limits
 from transload.shared.atomic_files import read_bounded
 from transload.shared.errors import KeyTypeUnsupported, KeyUnusable, TransloadError

@@ -17,6 +17,7 @@ from typing import Literal, cast
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
 from transload.shared import limits
 from transload.shared.atomic_files import read_bounded
 from transload.shared.errors import KeyTypeUnsupported, KeyUnusable, TransloadError

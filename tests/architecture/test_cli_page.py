@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from doubles.image_factory import LayerDouble, image, index, noise_layer
 from doubles.scripted_registry import ScriptedRegistry, scripted_registry
 

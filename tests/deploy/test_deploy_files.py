@@ -10,6 +10,7 @@ from typing import Any
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
+
 from doubles.engines import require
 from transload.export_side.replicator.cli import ENVIRONMENT_PREFIX, replicate
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from doubles.docker_daemons import DockerDaemon
 from doubles.engines import missing, require
 from doubles.image_factory import image, noise_layer

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+
 from doubles.media import tmpfs
 from transload.export_side import medium
 from transload.export_side.chunk_files import ChunkFiles

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from doubles.engines import require
 from doubles.export_runs import ExportRuns, archive_of, blob_digests_in, manifest_of, tree
 from doubles.image_factory import ImageDouble, image, index, noise_layer

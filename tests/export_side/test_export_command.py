@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from doubles.export_runs import ExportRuns, blob_digests_in, manifest_of, tree
 from doubles.image_factory import image, noise_layer
 from doubles.registry_faults import Fault, Reply, Request, Serve, answer

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+
 from doubles.export_runs import ExportRuns, manifest_of
 from doubles.image_factory import image, noise_layer
 from doubles.registry_faults import Fault, Reply, Request, Serve

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+
 from doubles.export_runs import CLOCK, ExportRuns, blob_digests_in, manifest_of, tree
 from doubles.image_factory import image, noise_layer
 from doubles.registries import RunningRegistry, plain_registry

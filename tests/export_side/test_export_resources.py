@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from doubles.export_runs import ExportRuns, blob_digests_in, manifest_of
 from doubles.image_factory import ImageDouble, LayerDouble, image, noise_layer, tar_of
 from doubles.media import exfat_stick, read_only, tmpfs

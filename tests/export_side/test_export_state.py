@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from transload.export_side.export_state import ExportState
 from transload.manifests.bundle_manifest import ArtifactEntry, BundleManifest, ChunkEntry, ImageEntry
 from transload.shared.digests import Digest

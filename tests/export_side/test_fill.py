@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
 from doubles.bundle_factory import EXPORTER
 from doubles.image_factory import ImageDouble, image, noise_layer
 from transload.export_side import fill, medium

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from doubles.bundle_factory import EXPORTER, small_images
 from doubles.image_factory import image, noise_layer
 from transload.export_side.chunk_files import ChunkFiles

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+
 from doubles.manifest_samples import bundle_manifest
 from transload.export_side.export_state import ExportState
 from transload.manifests.bundle_manifest import encode

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+
 from doubles.bundle_factory import small_bundle
 from transload.export_side.copy_command import copy as copy_command
 from transload.export_side.medium import Medium, _mounted

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from doubles.bundle_factory import small_bundle
 from transload.export_side.source_bundle import SourceBundle
 from transload.shared.errors import EXIT_INTERRUPTED, NotABundle

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from doubles.bundle_factory import small_bundle
 from doubles.engines import require
 from doubles.media import Stick, exfat_stick, ext4_stick, plugged_in_again, read_only, tmpfs

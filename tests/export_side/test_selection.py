@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+
 from transload.export_side.request import ExportRequest
 from transload.export_side.selection import Selection, select
 from transload.manifests.image_list import ListedImage, ListedNgc, ListedRepository

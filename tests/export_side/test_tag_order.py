@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from transload.export_side.tag_order import newest_first, version_key
 
 NGC_TAGS = ["19.07-py3", "20.11-tensorflow-py3", "r32.4.2-pth1.2-py3", "29Oct2020", "v0.9.2", "v0.20.1", "latest"]

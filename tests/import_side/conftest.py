@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from doubles.bundle_factory import BundleDraft, small_images, tiny_images
 
 

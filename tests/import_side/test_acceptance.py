@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+
 from doubles.manifest_samples import EXPORTER, OTHER_EXPORTER, bundle_manifest
 from transload.import_side.acceptance import Acceptance, accept, moves_back
 from transload.import_side.import_state import ImportState

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from doubles.import_runs import open_bundle
 from transload.import_side.bundle_directory import BundleDirectory
 from transload.shared import errors, limits

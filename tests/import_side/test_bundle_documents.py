@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
 from doubles.bundle_factory import BundleDraft, tiny_images
 from doubles.image_factory import ImageDouble, image
 from doubles.import_runs import open_bundle

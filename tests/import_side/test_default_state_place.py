@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from doubles.bundle_factory import write_trust
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from doubles.bundle_factory import CHECKSUMS, SIGNATURE, BundleDraft, tiny_images
 from doubles.import_runs import AT, actions, names, open_bundle, run_import, trust
 from doubles.signer import Signer

@@ -17,6 +17,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+
 from doubles.bundle_factory import BundleDraft, small_images, write_trust
 from doubles.engines import missing, require
 from doubles.image_factory import image, noise_layer

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from doubles.bundle_factory import write_trust
 from doubles.import_runs import names
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from doubles.manifest_samples import EXPORTER, bundle_manifest
 from transload.import_side.import_state import ImportState, default_state_path
 from transload.shared import state_file

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from doubles.image_factory import image, noise_layer
 from transload.import_side.sinks.docker_sink import DockerSink
 from transload.import_side.target_names import Rename, registry_name, rename, same_name

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
 from doubles.bundle_factory import BundleDraft, reseal, small_images, tiny_images
 from doubles.image_factory import LayerDouble, image, noise_layer
 from doubles.import_runs import AT, open_bundle, trust

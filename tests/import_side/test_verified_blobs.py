@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from doubles.bundle_factory import BundleDraft
 from doubles.image_factory import image, noise_layer
 from doubles.import_runs import open_bundle

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from doubles.bundle_factory import write_trust
 from doubles.export_runs import ExportRuns
 from doubles.image_factory import ImageDouble, LayerDouble, image, index, layer, noise_layer

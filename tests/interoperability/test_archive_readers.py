@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from doubles.docker_daemons import DockerDaemon
 from doubles.engines import missing, require
 from doubles.image_factory import ImageDouble

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from doubles.bundle_factory import BundleDraft, small_images, write_trust
 from doubles.engines import missing, require
 

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from doubles.engines import require
 from transload.manifests.archive_layout import Literal, TarPlan, blob_path
 from transload.shared.digests import Digest

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from doubles.docker_daemons import DockerDaemon
 from doubles.engines import require
 from doubles.export_runs import manifest_of

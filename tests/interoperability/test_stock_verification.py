@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from doubles.bundle_factory import checksums
 from doubles.engines import require
 from doubles.signer import Signer

@@ -10,11 +10,12 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from doubles.bundle_factory import archive_bytes, small_images
 from doubles.engines import require
 from doubles.image_factory import ImageDouble, image, index, noise_layer
-from hypothesis import given
-from hypothesis import strategies as st
 from transload.manifests.archive_layout import (
     ArchiveLayout,
     TarPlan,

@@ -5,6 +5,7 @@ import hashlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from transload.manifests.block_digests import BlockDigests, blocks_file_size
 from transload.manifests.bundle_manifest import ArtifactEntry, ChunkEntry
 from transload.shared.errors import BundleFileWrongSize

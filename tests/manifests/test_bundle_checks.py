@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
 from doubles.memory_bundle import (
     EXPORTER,
     NOW,

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+
 from transload.manifests import bundle_manifest
 from transload.manifests.bundle_manifest import (
     ArtifactEntry,

@@ -5,9 +5,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from doubles.engines import require
 from hypothesis import given
 from hypothesis import strategies as st
+
+from doubles.engines import require
 from transload.manifests import checksums_file
 from transload.manifests.bundle_manifest import FILE_NAME_PATTERN
 from transload.shared import limits

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from transload.manifests.bundle_manifest import ArtifactEntry
 from transload.manifests.chunks import ChunkPlan, whole_blocks
 from transload.shared import limits

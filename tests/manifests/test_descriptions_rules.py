@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from doubles.memory_bundle import MemoryBundle, digest_of, small_manifest
 from msgspec.structs import replace
+
+from doubles.memory_bundle import MemoryBundle, digest_of, small_manifest
 from transload.manifests.bundle_manifest import BundleManifest, DescriptionEntry, decode, encode, repository_of
 from transload.shared.errors import (
     BundleFileDamaged,

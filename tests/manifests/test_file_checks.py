@@ -3,12 +3,13 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
+
 from doubles.memory_bundle import (
     BLOCK,
     MemoryBundle,
     small_manifest,
 )
-from msgspec.structs import replace
 from transload.manifests.file_checks import is_litter
 from transload.shared import errors
 from transload.shared.errors import Faults, TransloadError

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from doubles.bundle_factory import BundleDraft, archive_bytes, small_images, tiny_images
 from doubles.image_factory import ImageDouble, image, index, noise_layer
 from transload.manifests import bundle_manifest

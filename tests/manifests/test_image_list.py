@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from transload.manifests.image_list import (
     ALL_PLATFORMS,
     ENTRY_KEYS,

@@ -8,6 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+
 from doubles.bundle_factory import BundleDraft, tiny_images
 from transload.manifests import bundle_manifest, json_schema
 from transload.shared.errors import MalformedBundle, UnsupportedVersion

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+
 from transload.shared.command_line import COMMANDS, CommandContext, cli
 
 PROGRAM = """

@@ -15,6 +15,7 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+
 from transload.shared import compression, limits
 from transload.shared.digests import Digest
 from transload.shared.errors import LayerContentDiffers

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
 from transload.shared.console import print_json, print_table, print_text, printable, say, show_path, warn
 from transload.shared.digests import Digest
 

@@ -5,6 +5,7 @@ import hashlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from transload.shared.digests import Digest
 from transload.shared.errors import InvalidReference, UnsupportedImage
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from doubles.scripted_docker import Answer, ScriptedDocker, scripted_docker
 from transload.shared import docker_answers, docker_engine
 from transload.shared.docker_engine import DockerEngine, LoadStream

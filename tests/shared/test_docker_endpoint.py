@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from transload.shared.docker_endpoint import DEFAULT_URL, Endpoint, find_endpoint
 from transload.shared.errors import EngineUnavailable
 

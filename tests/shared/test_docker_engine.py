@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+
 from doubles.bundle_factory import archive_bytes
 from doubles.docker_daemons import DockerDaemon
 from doubles.image_factory import ImageDouble, image, noise_layer

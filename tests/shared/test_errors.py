@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from transload.shared import errors
 from transload.shared.errors import Faults, TransloadError
 

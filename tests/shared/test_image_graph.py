@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from doubles.image_factory import ImageDouble, image, index, noise_layer
 from transload.shared import limits
 from transload.shared.digests import Digest

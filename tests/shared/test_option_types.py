@@ -3,6 +3,7 @@ from __future__ import annotations
 import click
 import pytest
 from click.testing import CliRunner
+
 from transload.shared.option_types import WholeNumber
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from transload.shared.errors import InvalidReference
 from transload.shared.platforms import DEFAULT_PLATFORM, Platform
 

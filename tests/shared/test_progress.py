@@ -7,6 +7,7 @@ import sys
 import threading
 
 import pytest
+
 from transload.shared import progress
 from transload.shared.progress import LogProgress, SilentProgress, progress_for
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from transload.shared.digests import Digest
 from transload.shared.errors import InvalidReference
 from transload.shared.references import Reference, is_tag

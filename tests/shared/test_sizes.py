@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from transload.shared.errors import InvalidConfiguration
 from transload.shared.sizes import format_size, parse_size
 

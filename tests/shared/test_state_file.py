@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from doubles.sample_state import Entry, Sample, add_and_save, names_in, sample, write_sample
 from transload.shared import limits
 from transload.shared.errors import ReadFailed, StateConflict, StateUnreadable

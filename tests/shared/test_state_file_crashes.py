@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from doubles.sample_state import Sample, add_and_save, names_in, write_sample
 from transload.shared.atomic_files import FaultPoints
 from transload.shared.errors import Locked, NotEnoughSpace, TransloadError

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+
 from doubles.manifest_samples import EXPORTER, bundle_manifest
 from transload.export_side.export_state import ExportState
 from transload.import_side.import_state import ImportState

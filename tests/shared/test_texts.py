@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from transload.shared.texts import path_text, well_formed, well_formed_data
 from transload.shared.yaml_files import dump_yaml, load_yaml
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from transload.shared.wording import did_you_mean, number_of
 
 

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+
 from transload.shared.errors import NotFoundInRegistry
 from transload.shared.workers import Outcome, Stop, Stopped, run_parallel
 

@@ -4,6 +4,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+
 from transload.shared import limits, yaml_files
 from transload.shared.errors import InvalidConfiguration, InvalidImageList, StateUnreadable, TransloadError
 from transload.shared.yaml_files import dump_yaml, load_yaml

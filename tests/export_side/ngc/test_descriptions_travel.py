@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from doubles.export_runs import ExportRuns, manifest_of
 from doubles.image_factory import image, noise_layer
 from doubles.import_runs import AT, run_import

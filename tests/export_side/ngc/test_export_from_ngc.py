@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+
 from doubles.export_runs import ExportRuns, manifest_of
 from doubles.image_factory import image, index, noise_layer
 from doubles.ngc import NgcDouble, running_ngc

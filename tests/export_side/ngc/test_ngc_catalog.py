@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from doubles.clients import NotingStop
 from doubles.ngc import Entry, NgcDouble, running_ngc
 from doubles.registry_faults import Fault, answer, cut_after, html

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
 import pytest
+
 from transload.export_side.ngc.filters import NameFilter, TagFilter, is_at_least
 from transload.shared.errors import InvalidConfiguration
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from doubles.image_factory import ImageDouble, image, noise_layer
 from doubles.ngc import NgcDouble, running_ngc
 from doubles.replicator_runs import ReplicatorRuns

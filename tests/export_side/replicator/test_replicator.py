@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from doubles.http_doubles import HttpDouble, serving
 from doubles.image_factory import ImageDouble, image, layer, noise_layer
 from doubles.ngc import NgcDouble, running_ngc

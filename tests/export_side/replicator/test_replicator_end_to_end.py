@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from doubles.docker_daemons import DockerDaemon
 from doubles.engines import require
 from doubles.image_factory import ImageDouble, image, layer, noise_layer

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from doubles.image_factory import image, noise_layer
 from doubles.ngc import NgcDouble, running_ngc
 from doubles.registry_faults import Fault, Reply, Request, Serve

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from doubles.image_factory import ImageDouble, image, noise_layer
 from transload.export_side.replicator.names import Candidate, description_name
 from transload.export_side.replicator.request import ReplicatorRequest, parse_registry_url

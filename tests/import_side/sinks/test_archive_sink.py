@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from doubles.bundle_factory import BundleDraft, small_images, tiny_images
 from doubles.engines import require
 from doubles.image_factory import image, noise_layer

@@ -7,6 +7,7 @@ import json
 import tarfile
 
 import pytest
+
 from doubles.image_factory import ImageDouble, LayerDouble, image, noise_layer
 from doubles.memory_blobs import MemoryBlobs
 from transload.import_side.sinks.docker_layers import DockerArchive, containerd_archive, layer_store_archive

@@ -7,6 +7,7 @@ import gzip
 from dataclasses import replace
 
 import pytest
+
 from doubles.docker_daemons import DockerDaemon
 from doubles.image_factory import ImageDouble, LayerDouble, image, index, layer, noise_layer
 from doubles.memory_blobs import MemoryBlobs

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from doubles import engines
 from doubles.docker_daemons import DockerDaemon
 from doubles.image_factory import ImageDouble, LayerDouble, image, layer, noise_layer

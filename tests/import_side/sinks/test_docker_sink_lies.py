@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+
 from doubles.image_factory import image, noise_layer
 from doubles.memory_blobs import MemoryBlobs
 from doubles.scripted_docker import INFO, Answer, ScriptedDocker, scripted_docker

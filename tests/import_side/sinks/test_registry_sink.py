@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from doubles.bundle_factory import BundleDraft, small_images, tiny_images
 from doubles.image_factory import ImageDouble, image, noise_layer
 from doubles.import_runs import actions, run_import, state_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from transload.shared.registry.challenge import Challenge, parse_challenges
 
 _NVCR = "https://nvcr.io/proxy_auth?scope=repository:nvidia/tensorflow:pull,push"

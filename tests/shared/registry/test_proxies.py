@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from transload.shared.registry.proxies import proxy_for
 
 _PROXY = "http://proxy.example:3128"

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+
 from doubles import image_factory
 from doubles.certificates import Certificates, make_certificates
 from doubles.clients import client_of

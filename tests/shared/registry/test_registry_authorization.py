@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
 from doubles import image_factory
 from doubles.certificates import make_certificates
 from doubles.clients import client_of

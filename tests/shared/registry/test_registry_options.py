@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+
 from doubles import image_factory
 from doubles.certificates import make_certificates
 from doubles.clients import client_of

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from doubles import image_factory
 from doubles.certificates import make_certificates
 from doubles.clients import NotingStop, client_of

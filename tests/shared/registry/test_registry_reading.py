@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+
 from doubles import image_factory
 from doubles.clients import NotingStop, client_of
 from doubles.registry_faults import (

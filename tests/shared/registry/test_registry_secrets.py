@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 import pytest
+
 from doubles import image_factory
 from doubles.clients import client_of
 from doubles.registry_faults import Change, Fault, Reply, Request, Serve, answer, cut_after, html, redirect, reset

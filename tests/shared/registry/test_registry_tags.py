@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from doubles import image_factory
 from doubles.clients import client_of
 from doubles.registry_faults import Fault, Reply, Request, Serve, answer, with_headers

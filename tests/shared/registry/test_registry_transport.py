@@ -12,6 +12,7 @@ from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
+
 from doubles import image_factory
 from doubles.certificates import make_certificates
 from doubles.clients import NotingStop, client_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from transload.shared.errors import InsecureRefused, RegistryProtocolError
 from transload.shared.registry.urls import origin_of, refuse_link_local, resolve, shown
 

@@ -2,6 +2,7 @@
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
 from transload.shared.signing.ssh_keys import SigningKey
 
 KEY_TYPES = ("ed25519", "ecdsa-p256", "ecdsa-p384", "rsa-3072")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from transload.shared.errors import KeyTypeUnsupported, SignerOutOfTime, SignerUnknown, TrustFileUnusable
 from transload.shared.signing.allowed_signers import AllowedSigners
 from transload.shared.signing.patterns import matches_pattern_list

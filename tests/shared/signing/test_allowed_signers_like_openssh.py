@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
+
 from doubles.engines import require
 from transload.shared.errors import TransloadError
 from transload.shared.signing.allowed_signers import AllowedSigners

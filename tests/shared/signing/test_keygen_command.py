@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+
 from doubles.engines import require
 from transload.shared.atomic_files import FaultPoints
 from transload.shared.command_line import cli

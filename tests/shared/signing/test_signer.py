@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from doubles.engines import require
 from transload.shared.errors import KeyUnusable
 from transload.shared.signing.signer import PASSPHRASE_FILE_VARIABLE, signer_for

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from doubles.engines import require
 from transload.shared.errors import KeyTypeUnsupported, KeyUnusable, SignatureInvalid
 from transload.shared.signing.signer import signer_for

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from hypothesis import given
 from hypothesis import strategies as st
+
 from transload.shared.errors import KeyTypeUnsupported, KeyUnusable
 from transload.shared.signing import algorithms
 from transload.shared.signing.ssh_keys import KeyMalformed, PublicKey, SigningKey, split_line

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from transload.shared.signing.ssh_wire import WireError, WireReader, mpint, string, uint32
 
 

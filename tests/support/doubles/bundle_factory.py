@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from doubles.image_factory import ImageDouble, image, index, noise_layer
+from doubles.signer import Signer
 from transload.manifests import bundle_manifest
 from transload.manifests.archive_layout import ArchiveLayout, Literal, hybrid_archive
 from transload.manifests.bundle_manifest import (
@@ -28,9 +30,6 @@ from transload.manifests.bundle_manifest import (
 from transload.shared.digests import Digest
 from transload.shared.image import Image
 from transload.shared.limits import BLOCK_SIZE_BYTES
-
-from doubles.image_factory import ImageDouble, image, index, noise_layer
-from doubles.signer import Signer
 
 EXPORTER = "0123456789abcdef" * 2
 CHECKSUMS = "SHA256SUMS"

@@ -6,12 +6,11 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from doubles.http_doubles import HttpDouble
+from doubles.registries import RunningRegistry
 from transload.shared.registry.client import RegistryClient
 from transload.shared.registry.settings import RegistrySettings
 from transload.shared.workers import Stop
-
-from doubles.http_doubles import HttpDouble
-from doubles.registries import RunningRegistry
 
 
 class NotingStop(Stop):

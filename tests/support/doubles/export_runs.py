@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
+from doubles.signer import Signer
 from transload.export_side.export_state import ExportState
 from transload.export_side.exporter import Exporter
 from transload.export_side.request import ExportRequest
@@ -25,8 +26,6 @@ from transload.shared.references import Reference
 from transload.shared.registry.options import RegistryDirectory
 from transload.shared.state_file import encode_state
 from transload.shared.workers import Stop
-
-from doubles.signer import Signer
 
 EXPORTER_ID = "fedcba9876543210" * 2
 CLOCK = datetime(2024, 1, 2, 3, 4, 5, tzinfo=timezone.utc)

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from doubles.image_factory import ImageDouble, image, index, noise_layer
+from doubles.scripted_registry import Repository, ScriptedRegistry
+from doubles.signer import Signer
 from transload.export_side import documents
 from transload.export_side.export_state import ExportState
 from transload.export_side.exporter import Exporter
@@ -26,10 +29,6 @@ from transload.shared.references import Reference
 from transload.shared.registry.options import RegistryDirectory
 from transload.shared.state_file import FILE_NAME, encode_state
 from transload.shared.workers import Stop
-
-from doubles.image_factory import ImageDouble, image, index, noise_layer
-from doubles.scripted_registry import Repository, ScriptedRegistry
-from doubles.signer import Signer
 
 HOST = "registry.example"
 SIGNER = Signer("golden@example.org")

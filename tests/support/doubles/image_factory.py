@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import zstandard
+
 from transload.shared.digests import Digest
 from transload.shared.image import (
     DOCKER_LIST,

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from doubles.signer import Signer
 from transload.import_side.import_state import ImportState
 from transload.import_side.importer import ImportRequest, ImportResult, import_bundle
 from transload.import_side.targets import TargetSpec, open_targets
@@ -16,8 +17,6 @@ from transload.shared.registry.options import RegistryDirectory
 from transload.shared.signing.allowed_signers import AllowedSigners
 from transload.shared.state_file import read_state
 from transload.shared.workers import Stop
-
-from doubles.signer import Signer
 
 AT = datetime(2024, 6, 1, tzinfo=timezone.utc)
 

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from doubles.image_factory import ImageDouble
 from transload.shared.digests import Digest
 from transload.shared.errors import BlockDamaged
 from transload.shared.image import Descriptor
-
-from doubles.image_factory import ImageDouble
 
 
 @dataclass

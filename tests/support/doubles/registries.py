@@ -14,13 +14,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from transload.shared.digests import Digest
-from transload.shared.image import ManifestDocument
-
 from doubles.certificates import Certificates, make_certificates
 from doubles.engines import require, running
 from doubles.image_factory import ImageDouble
 from doubles.token_server import TokenServer, running_token_server
+from transload.shared.digests import Digest
+from transload.shared.image import ManifestDocument
 
 _LISTENING = re.compile(r"listening on 127\.0\.0\.1:([0-9]+)")
 

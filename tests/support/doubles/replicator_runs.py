@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from doubles.ngc import NgcDouble
 from transload.export_side.replicator.state import ReplicaRecord, ReplicatorState
 from transload.shared.state_file import read_state
-
-from doubles.ngc import NgcDouble
 
 KILL_SCRIPT = """
 import os, signal, sys

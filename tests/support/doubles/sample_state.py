@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 import msgspec
+
 from transload.shared.state_file import State, StateFile, encode_state
 
 
