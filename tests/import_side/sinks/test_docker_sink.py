@@ -201,7 +201,9 @@ def test_keep_leaves_the_tag_and_sends_nothing(either_docker: DockerDaemon) -> N
     old, new = app(environment=["RELEASE=1"]), app(environment=["RELEASE=2"])
     delivered(deliver(either_docker, old))
     (delivery,) = delivered(deliver(either_docker, new, policy="keep"))
-    assert (delivery.action, delivery.bytes_sent, delivery.previous) == ("kept", 0, None)
+    there = image_id(either_docker, old)
+    assert (delivery.action, delivery.bytes_sent, delivery.previous) == ("kept", 0, there)
+    assert str(delivery.image_id) == there
     assert str(delivery.digest) == image_id(either_docker, old)
     assert either_docker.tags() == {NAME: image_id(either_docker, old)}
 
