@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from transload.import_side.sinks.folders import make_folder, require_space
+from transload.import_side.sinks.folders import FolderLock, make_folder, require_space
 from transload.manifests.archive_layout import ArchiveLayout, Literal, hybrid_archive
 from transload.shared import limits
 from transload.shared.atomic_files import rename, reporting_write_errors, require_replaceable
@@ -46,6 +46,7 @@ class ArchiveSink:
     def __init__(self, folder: Path, policy: ExistingTagPolicy = "overwrite") -> None:
         self.folder = folder
         self.policy = policy
+        self._lock = FolderLock(folder)
 
     @property
     def identity(self) -> str:
@@ -53,13 +54,15 @@ class ArchiveSink:
         return f"archive={path_text(self.folder.resolve())}"
 
     def check(self, wanted: Sequence[Wanted]) -> None:
-        """Make the folder and compare what is to be written with the space there.
+        """Make the folder, lock it against other runs, and compare what is to be written with the space there.
 
         Raises:
+            Locked: Another run writes there.
             NotEnoughSpace: The facts have needed and available bytes.
             WriteFailed, PathMissing: The folder cannot be made or written.
         """
         make_folder(self.folder)
+        self._lock.take()
         for leftover in self.folder.glob(".*.tar.partial"):  # of a run that was killed
             with contextlib.suppress(OSError):
                 leftover.unlink()
@@ -82,7 +85,8 @@ class ArchiveSink:
                 yield attempt(one, lambda one: self._deliver_one(one, blobs, stop, stage))
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Let other runs write there."""
+        self._lock.release()
 
     def _deliver_one(self, one: Wanted, blobs: BlobSource, stop: Stop, stage: Stage) -> Delivery:
         layout, path = _layout(one), self.folder / file_name(one.target)

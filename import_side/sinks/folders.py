@@ -1,13 +1,57 @@
-"""What the sinks that write to a folder share: making it, and asking for its space before the first byte."""
+"""What the sinks that write to a folder share: making it, locking it, asking for its space before the first byte."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
 from transload.shared.atomic_files import reporting_write_errors
-from transload.shared.errors import InvalidConfiguration, NotEnoughSpace, WriteFailed
+from transload.shared.errors import InvalidConfiguration, Locked, NotEnoughSpace, WriteFailed
 from transload.shared.sizes import format_size
+
+LOCK_NAME = ".transload.lock"
+
+
+class FolderLock:
+    """Keeps other runs from writing to the same folder: a kernel lock, gone with the process.
+
+    Args:
+        folder: The folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._descriptor: int | None = None
+
+    def take(self) -> None:
+        """Lock the folder, unless this lock is held already.
+
+        Raises:
+            Locked: Another run writes there.
+            WriteFailed: The lock's file cannot be made.
+        """
+        if self._descriptor is not None:
+            return
+        path = self._folder / LOCK_NAME
+        with reporting_write_errors(path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise Locked(
+                f"Another run writes to {self._folder}.", hint="Wait until it ends.", path=str(self._folder)
+            ) from error
+        except OSError:  # a file system without locks: files still appear whole or not at all
+            pass
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let other runs write there."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 def make_folder(folder: Path) -> None:

@@ -9,7 +9,6 @@ into the layout stays there.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,12 +17,12 @@ from typing import Any
 
 import msgspec
 
-from transload.import_side.sinks.folders import make_folder, require_space
+from transload.import_side.sinks.folders import FolderLock, make_folder, require_space
 from transload.manifests.archive_layout import blob_path, oci_door
 from transload.shared import limits
 from transload.shared.atomic_files import read_bounded, rename, reporting_write_errors, write_atomically
 from transload.shared.digests import Digest
-from transload.shared.errors import Locked, PathMissing, TagConflict, TargetCannotHold
+from transload.shared.errors import PathMissing, TagConflict, TargetCannotHold
 from transload.shared.image import OCI_INDEX, Descriptor
 from transload.shared.progress import Progress, Stage
 from transload.shared.references import Reference
@@ -34,7 +33,6 @@ from transload.shared.workers import Outcome, Stop, attempt
 REFERENCE_NAME = "org.opencontainers.image.ref.name"
 _CONTAINERD_NAME = "io.containerd.image.name"
 _LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
-_LOCK = ".transload.lock"
 
 
 class OciSink:
@@ -48,7 +46,7 @@ class OciSink:
     def __init__(self, folder: Path, policy: ExistingTagPolicy = "overwrite") -> None:
         self.folder = folder
         self.policy = policy
-        self._lock: int | None = None
+        self._lock = FolderLock(folder)
         self._intact: set[Digest] = set()
 
     @property
@@ -66,7 +64,7 @@ class OciSink:
             WriteFailed, PathMissing: The folder cannot be made or written.
         """
         make_folder(self.folder)
-        self._take_lock()
+        self._lock.take()
         for leftover in self.folder.glob(".partial-*"):  # of a run that was killed
             with contextlib.suppress(OSError):
                 leftover.unlink()
@@ -92,9 +90,7 @@ class OciSink:
 
     def close(self) -> None:
         """Let other runs write there."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        self._lock.release()
 
     def _deliver_one(self, one: Wanted, blobs: BlobSource, stop: Stop, stage: Stage) -> Delivery:
         previous = self._named(one)
@@ -240,23 +236,6 @@ class OciSink:
             hint="Choose an empty folder, a new one, or an existing layout.",
             path=str(self.folder),
         )
-
-    def _take_lock(self) -> None:
-        if self._lock is not None:
-            return
-        with reporting_write_errors(self.folder / _LOCK):
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(self.folder / _LOCK, flags, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(descriptor)
-            raise Locked(
-                f"Another run writes to {self.folder}.", hint="Wait until it ends.", path=str(self.folder)
-            ) from error
-        except OSError:  # a file system without locks; index.json is still replaced as a whole
-            pass
-        self._lock = descriptor
 
 
 def _reference_name(one: Wanted) -> str | None:

@@ -19,6 +19,7 @@ from doubles.image_factory import image, noise_layer
 from doubles.import_runs import actions, names, run_import
 from doubles.media import tmpfs
 from transload.import_side.sinks.archive_sink import file_name
+from transload.import_side.sinks.folders import FolderLock
 from transload.shared import errors
 
 
@@ -141,3 +142,16 @@ def test_different_references_never_share_a_file() -> None:
         "h.example/a/b/c_1:x",
     ]
     assert len({file_name(target) for target in targets}) == len(targets)
+
+
+@pytest.mark.parametrize("kind", ["archive", "oci"])
+def test_two_runs_do_not_write_to_one_folder(kind: str, sealed_tiny: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    other = FolderLock(out)
+    other.take()
+    with pytest.raises(errors.Locked):
+        run_import(sealed_tiny, tmp_path / "state.yml", f"{kind}={out}")
+    assert names(out) == []
+    other.release()
+    assert actions(run_import(sealed_tiny, tmp_path / "state.yml", f"{kind}={out}"))[0] == "delivered"

@@ -10,6 +10,7 @@ from typing import Any
 from doubles.signer import Signer
 from transload.import_side.import_state import ImportState
 from transload.import_side.importer import ImportRequest, ImportResult, import_bundle
+from transload.import_side.sinks.folders import LOCK_NAME
 from transload.import_side.targets import TargetSpec, open_targets
 from transload.import_side.verified_bundle import VerifiedBundle
 from transload.shared.progress import SilentProgress
@@ -91,5 +92,5 @@ def state_of(path: Path) -> ImportState:
 
 
 def names(folder: Path) -> Sequence[str]:
-    """What lies in a folder, hidden files too; nothing if there is no folder."""
-    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    """What lies in a folder, hidden files too but for the lock; nothing if there is no folder."""
+    return sorted({path.name for path in folder.iterdir()} - {LOCK_NAME}) if folder.exists() else []
