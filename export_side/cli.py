@@ -25,6 +25,7 @@ from transload.shared.references import Reference
 from transload.shared.registry.options import RegistryDirectory, registry_options
 from transload.shared.signing.signer import signer_for
 from transload.shared.sizes import format_size, parse_size
+from transload.shared.wording import number_of
 
 
 @config_option
@@ -145,7 +146,8 @@ def _show(result: ExportResult) -> None:
         say(f"{one.reference}: not new; {one.bundle_id} brings it.")
     for failed in result.failed:
         warn(f"{failed.reference} is not in the bundle: {failed.message} [{failed.error}]")
-    print_text(_summary(result))
+    # A cron job with --quiet sends no mail about a month in which nothing came.
+    (say if result.plan is None else print_text)(_summary(result))
     if result.relies_on:
         say(
             f"Not yet acknowledged, and relied on: {', '.join(result.relies_on)}. When they have arrived, tell it: "
@@ -158,9 +160,10 @@ def _summary(result: ExportResult) -> str:
     if plan is None:
         return f"Nothing new for destination {result.destination}: no bundle was made."
     content = (
-        f"{len(plan.images)} images, {len(plan.descriptors)} blobs, {plan.blob_bytes:,} bytes "
-        f"({plan.shared_bytes:,} more are shared); {plan.chunks.chunk_count} chunks; "
-        f"the whole bundle has {result.file_count} files and {result.size_bytes:,} bytes "
+        f"{number_of(len(plan.images), 'image')}, {number_of(len(plan.descriptors), 'blob')}, "
+        f"{plan.blob_bytes:,} bytes ({plan.shared_bytes:,} more are shared); "
+        f"{number_of(plan.chunks.chunk_count, 'chunk')}; "
+        f"the whole bundle has {number_of(result.file_count, 'file')} and {result.size_bytes:,} bytes "
         f"({format_size(result.size_bytes)})"
     )
     if result.is_dry_run:

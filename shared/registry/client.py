@@ -224,7 +224,7 @@ class RegistryClient:
             return self.authorized.refused(answer)
         if answer.status in (404, 410):
             return NotFoundInRegistry(
-                f"There is no {what.removeprefix('the ')}: {answer.problem()}.",
+                f"The registry does not have {what}: {answer.problem()}.",
                 hint="Check the name. Some registries answer so, too, when a login is missing.",
                 **facts,
             )

@@ -338,7 +338,9 @@ def test_missing_names_are_told_apart_from_trouble(registry: ScriptedRegistry) -
     with client_of(registry) as client:
         assert client.head_manifest("team/app", "no-such-tag") is None
         assert client.head_manifest("no/repository", "1") is None
-        with pytest.raises(NotFoundInRegistry, match=f"There is no {registry.host}/team/app:2: MANIFEST_UNKNOWN"):
+        with pytest.raises(
+            NotFoundInRegistry, match=f"The registry does not have {registry.host}/team/app:2: MANIFEST_UNKNOWN"
+        ):
             client.get_manifest("team/app", "2")
 
 
