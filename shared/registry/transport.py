@@ -171,7 +171,7 @@ class Transport:
 
         Raises:
             ConnectionFailed: No answer.
-            RegistryProtocolError: The body is encoded although this was not asked for.
+            RegistryProtocolError: The body is encoded although this was not asked for, or its length is no number.
         """
         with self._count_lock:
             self.requests_made += 1
@@ -187,6 +187,14 @@ class Transport:
                 "its digest could not be checked.",
                 hint="A proxy between here and the registry compresses answers. Turn that off for the registry.",
                 url=shown(url),
+            )
+        if answer.header("Content-Length") and answer.content_length is None:
+            answer.close()  # read by it, the body would end only with the timeout
+            raise RegistryProtocolError(
+                f"{shown(url)} answers with a Content-Length that is no number of bytes: "
+                f"{answer.header('Content-Length')[:40]!r}.",
+                url=shown(url),
+                status=answer.status,
             )
         return answer
 

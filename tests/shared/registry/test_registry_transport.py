@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -17,7 +17,7 @@ from doubles import image_factory
 from doubles.certificates import make_certificates
 from doubles.clients import NotingStop, client_of
 from doubles.http_doubles import HttpDouble, serving
-from doubles.registry_faults import Fault, Reply, Request, answer, gzip_encoded, html, redirect, reset
+from doubles.registry_faults import Fault, Reply, Request, answer, gzip_encoded, html, redirect, reset, with_headers
 from doubles.scripted_registry import ScriptedRegistry, scripted_registry
 from transload.shared import limits
 from transload.shared.errors import (
@@ -231,6 +231,22 @@ def test_an_encoded_body_is_refused(registry: ScriptedRegistry) -> None:
     with client_of(registry) as client, pytest.raises(RegistryProtocolError, match="gzip"):
         b"".join(client.blob_pieces("team/app", _LAYER))
     assert registry.asked("GET", "/blobs/")[0].headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("length", ["-5", "abc", "1e3", "5 bytes"])
+@pytest.mark.parametrize("what", ["/blobs/", "/manifests/"])
+def test_a_length_that_is_no_number_is_refused_and_not_waited_for(
+    registry: ScriptedRegistry, what: str, length: str
+) -> None:
+    registry.faults.append(Fault("GET", what, with_headers(content_length=length)))
+    with client_of(registry) as client:
+        reads: dict[str, Callable[[], object]] = {
+            "/blobs/": lambda: b"".join(client.blob_pieces("team/app", _LAYER)),
+            "/manifests/": lambda: client.get_manifest("team/app", "1"),
+        }
+        with pytest.raises(RegistryProtocolError, match="Content-Length"):
+            reads[what]()
+    assert len(registry.asked("GET", what)) == 1
 
 
 def test_an_html_page_with_status_200_is_no_manifest(registry: ScriptedRegistry) -> None:
