@@ -15,6 +15,7 @@ from transload.shared.command_context import CommandContext, json_option, pass_c
 from transload.shared.console import print_json, print_text
 from transload.shared.errors import NotABundle, PathMissing
 from transload.shared.state_file import FILE_NAME, StateFile, read_state
+from transload.shared.texts import real_path
 
 
 @click.command("mark")
@@ -65,5 +66,5 @@ def _id_in(folder: Path) -> str:
 def _state_path(folder: Path | None, output_path: Path | None) -> Path:
     if output_path is not None:
         return output_path / FILE_NAME
-    beside = folder.resolve().parent / FILE_NAME if folder is not None else None
+    beside = real_path(folder).parent / FILE_NAME if folder is not None else None
     return beside if beside is not None and beside.exists() else Path(FILE_NAME)

@@ -25,6 +25,7 @@ from transload.shared.atomic_files import fault_point, read_bounded, sync_direct
 from transload.shared.errors import AlreadyExists, InvalidConfiguration, Locked, TransloadError, raise_all
 from transload.shared.limits import MAX_BUNDLE_MANIFEST_BYTES
 from transload.shared.progress import Progress
+from transload.shared.texts import real_path
 from transload.shared.workers import Stop, run_parallel
 
 PARTIAL_SUFFIX = ".partial"
@@ -78,7 +79,7 @@ def copy_bundle(folder: Path, medium: Medium, *, progress: Progress, stop: Stop)
     """
     # 1. What there is to copy, and whether it is whole.
     bundle = SourceBundle.recognise(folder)
-    target = medium.path / folder.resolve().name
+    target = medium.path / real_path(folder).name
     _refuse_same_place(folder, medium.path, target)
 
     # 2. A finished copy is compared, never written to.
@@ -172,8 +173,8 @@ def _on_a_thread(work: Callable[[], None], stop: Stop) -> None:
 
 
 def _refuse_same_place(folder: Path, medium: Path, target: Path) -> None:
-    source = folder.resolve()
-    if target.resolve() == source or medium.resolve().is_relative_to(source):
+    source = real_path(folder)
+    if real_path(target) == source or real_path(medium).is_relative_to(source):
         raise InvalidConfiguration(
             f"{target} would be the bundle itself or lie inside it.",
             hint="Name the folder on the medium that is to hold the copy.",

@@ -29,3 +29,11 @@ def well_formed_data(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [well_formed_data(item) for item in value]
     return value
+
+
+def real_path(path: Path) -> Path:
+    """A path without links and `..`.
+
+    `Path.resolve` raises for links in a circle on Python 3.10; those are for whoever opens them to report.
+    """
+    return Path(os.path.realpath(path))

@@ -28,7 +28,7 @@ from transload.shared.image import Descriptor
 from transload.shared.progress import Progress, Stage
 from transload.shared.references import Reference
 from transload.shared.sinks.base import BlobSource, Delivery, ExistingTagPolicy, Wanted
-from transload.shared.texts import path_text
+from transload.shared.texts import path_text, real_path
 from transload.shared.workers import Outcome, Stop, attempt
 
 _LONGEST_NAME = 200
@@ -51,7 +51,7 @@ class ArchiveSink:
     @property
     def identity(self) -> str:
         """`archive=DIR`, absolute."""
-        return f"archive={path_text(self.folder.resolve())}"
+        return f"archive={path_text(real_path(self.folder))}"
 
     def check(self, wanted: Sequence[Wanted]) -> None:
         """Make the folder, lock it against other runs, and compare what is to be written with the space there.

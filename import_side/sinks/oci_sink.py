@@ -27,7 +27,7 @@ from transload.shared.image import OCI_INDEX, Descriptor
 from transload.shared.progress import Progress, Stage
 from transload.shared.references import Reference
 from transload.shared.sinks.base import BlobSource, Delivery, ExistingTagPolicy, Wanted
-from transload.shared.texts import path_text
+from transload.shared.texts import path_text, real_path
 from transload.shared.workers import Outcome, Stop, attempt
 
 REFERENCE_NAME = "org.opencontainers.image.ref.name"
@@ -52,7 +52,7 @@ class OciSink:
     @property
     def identity(self) -> str:
         """`oci=DIR`, absolute."""
-        return f"oci={path_text(self.folder.resolve())}"
+        return f"oci={path_text(real_path(self.folder))}"
 
     def check(self, wanted: Sequence[Wanted]) -> None:
         """Make or open the layout, lock it against other runs, and compare what is to be written with the space.

@@ -102,7 +102,7 @@ def test_every_fault_is_named_with_what_was_probably_meant() -> None:
 
 
 def test_a_wrong_value_is_refused_like_one_of_the_command_line(runs: ExportRuns) -> None:
-    with pytest.raises(click.BadParameter, match="not in the range 1<=x<=64"):
+    with pytest.raises(click.BadParameter, match="no whole number from 1 to 64"):
         call("--config", write_config(runs, "jobs: 1000"))
     with pytest.raises(InvalidConfiguration, match="cannot be read"):
         call("--config", "no-such.yml")
